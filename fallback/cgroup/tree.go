@@ -1,0 +1,147 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// Tree is a mounted cgroup hierarchy. It keeps no state but where its
+// controllers are, and is safe for concurrent use.
+type Tree struct {
+	cpu, memory string // directories of the two controllers; the same one on v2
+	unified     bool
+}
+
+// Open finds out what kind of hierarchy is mounted at root, /sys/fs/cgroup on
+// most hosts. A hybrid host, which has v1 controllers and a v2 tree for systemd
+// alone, is v1.
+func Open(root string) (*Tree, error) {
+	controllers, err := os.ReadFile(filepath.Join(root, "cgroup.controllers"))
+	if err == nil {
+		return openV2(root, strings.Fields(string(controllers)))
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("opening cgroup root %q: %w", root, err)
+	}
+	return openV1(root)
+}
+
+func openV2(root string, controllers []string) (*Tree, error) {
+	for _, name := range []string{"cpu", "memory"} {
+		if !slices.Contains(controllers, name) {
+			return nil, fmt.Errorf("opening cgroup root %q: cgroup v2 without the %s controller", root, name)
+		}
+	}
+	return &Tree{cpu: root, memory: root, unified: true}, nil
+}
+
+// openV1 also knows the joint mounts that hosts without the usual symbolic link
+// "cpu" have.
+func openV1(root string) (*Tree, error) {
+	cpu, found := firstDir(root, "cpu", "cpu,cpuacct", "cpuacct,cpu")
+	if !found {
+		return nil, fmt.Errorf("opening cgroup root %q: neither cgroup v2 (no cgroup.controllers) nor v1 (no directory cpu)", root)
+	}
+	memory, found := firstDir(root, "memory")
+	if !found {
+		return nil, fmt.Errorf("opening cgroup root %q: cgroup v1 without the memory controller (no directory memory)", root)
+	}
+	return &Tree{cpu: cpu, memory: memory}, nil
+}
+
+func firstDir(root string, names ...string) (string, bool) {
+	for _, name := range names {
+		dir := filepath.Join(root, name)
+		if info, err := os.Stat(dir); err == nil && info.IsDir() {
+			return dir, true
+		}
+	}
+	return "", false
+}
+
+// Unified reports whether this is cgroup v2.
+func (t *Tree) Unified() bool { return t.unified }
+
+// file is one cgroup file: its directory on disk and its name.
+type file struct{ dir, name string }
+
+func (f file) path() string { return filepath.Join(f.dir, f.name) }
+
+// cpuFile and memoryFile name a file of the cgroup at path, which comes from
+// Locate but may come from anywhere: one that leaves the tree, or means its root,
+// is refused.
+func (t *Tree) cpuFile(path, name string) (file, error) { return fileOf(t.cpu, path, name) }
+
+func (t *Tree) memoryFile(path, name string) (file, error) { return fileOf(t.memory, path, name) }
+
+func fileOf(controller, path, name string) (file, error) {
+	relative := strings.TrimPrefix(path, "/")
+	if !fs.ValidPath(relative) || relative == "." {
+		return file{}, fmt.Errorf("invalid cgroup path %q", path)
+	}
+	return file{dir: filepath.Join(controller, relative), name: name}, nil
+}
+
+func (f file) read() (string, error) {
+	content, err := os.ReadFile(f.path())
+	if err != nil {
+		return "", gone(err)
+	}
+	return strings.TrimSpace(string(content)), nil
+}
+
+// write opens without O_CREATE: a cgroup that is gone must not come back as a
+// plain file.
+func (f file) write(value string) error {
+	out, err := os.OpenFile(f.path(), os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return fmt.Errorf("writing %q: %w", value, gone(err))
+	}
+	_, err = out.WriteString(value)
+	if err = errors.Join(err, out.Close()); err != nil {
+		return fmt.Errorf("writing %q: %w", value, gone(err))
+	}
+	return nil
+}
+
+// gone makes ENODEV, which the kernel answers when a cgroup is removed under an
+// open file, the same as not finding the file at all.
+func gone(err error) error {
+	if errors.Is(err, syscall.ENODEV) {
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	}
+	return err
+}
+
+func (f file) readInt() (int64, error) {
+	text, err := f.read()
+	if err != nil {
+		return 0, err
+	}
+	return f.parse(text)
+}
+
+// parse reads a number or NoLimit. Both kernels' words for no limit end here:
+// "max" of v2, -1 of a v1 quota, and the largest page count there is of a v1
+// memory limit, which depends on the page size but is beyond any machine.
+func (f file) parse(text string) (int64, error) {
+	const unreachable = 1 << 62
+	if text == "max" {
+		return NoLimit, nil
+	}
+	value, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("reading %s: %w", f.path(), err)
+	}
+	if value < 0 || value >= unreachable {
+		return NoLimit, nil
+	}
+	return value, nil
+}

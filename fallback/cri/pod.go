@@ -1,0 +1,188 @@
+package cri
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+)
+
+// What the kubelet writes on sandboxes and containers
+// (pkg/kubelet/types/labels.go, pkg/kubelet/kuberuntime/labels.go).
+const (
+	podUIDLabel            = "io.kubernetes.pod.uid"
+	containerNameLabel     = "io.kubernetes.container.name"
+	restartCountAnnotation = "io.kubernetes.container.restartCount"
+)
+
+// Pod is a pod as its runtime has it at one moment.
+type Pod struct {
+	SandboxID, Namespace, Name string
+	// RuntimeHandler is that of the pod's RuntimeClass, "" for the default.
+	RuntimeHandler string
+	// Containers are the running ones, one of each name, by name.
+	Containers []Container
+}
+
+// Container is a running container.
+type Container struct {
+	ID, Name string
+	// Attempt and RestartCount both count from 0; the first is the runtime's,
+	// the second the kubelet's.
+	Attempt      uint32
+	RestartCount int
+	// Pid is that of its first process as the host sees it, 0 when the
+	// runtime does not tell.
+	Pid int
+	// CgroupsPath is that of the OCI runtime spec, in the form of the cgroup
+	// driver; never empty.
+	CgroupsPath string
+}
+
+// Pod finds the pod with that UID and its running containers. It asks the
+// runtime anew at every call. The error is ErrNotFound when the pod has no ready
+// sandbox; a container that ends meanwhile is left out.
+func (c *Client) Pod(ctx context.Context, uid string) (Pod, error) {
+	pod, err := c.pod(ctx, uid)
+	if err != nil {
+		return Pod{}, fmt.Errorf("finding pod with UID %q: %w", uid, err)
+	}
+	return pod, nil
+}
+
+func (c *Client) pod(ctx context.Context, uid string) (Pod, error) {
+	sandbox, err := c.sandbox(ctx, uid)
+	if err != nil {
+		return Pod{}, err
+	}
+	pod := Pod{
+		SandboxID:      sandbox.GetId(),
+		Namespace:      sandbox.GetMetadata().GetNamespace(),
+		Name:           sandbox.GetMetadata().GetName(),
+		RuntimeHandler: sandbox.GetRuntimeHandler(),
+	}
+	running, err := c.running(ctx, pod.SandboxID)
+	if err != nil {
+		return Pod{}, err
+	}
+	for _, listed := range running {
+		container, found, err := c.container(ctx, listed)
+		if err != nil {
+			return Pod{}, err
+		}
+		if found {
+			pod.Containers = append(pod.Containers, container)
+		}
+	}
+	return pod, nil
+}
+
+// sandbox returns the ready sandbox of the pod. While the kubelet replaces one
+// there can be two, and the later attempt is the one that stays.
+func (c *Client) sandbox(ctx context.Context, uid string) (*runtimeapi.PodSandbox, error) {
+	resp, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
+		LabelSelector: map[string]string{podUIDLabel: uid},
+		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("listing sandboxes: %w", err)
+	}
+	if len(resp.GetItems()) == 0 {
+		return nil, fmt.Errorf("looking for a ready sandbox: %w", ErrNotFound)
+	}
+	return slices.MaxFunc(resp.GetItems(), func(a, b *runtimeapi.PodSandbox) int {
+		return cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt())
+	}), nil
+}
+
+// running lists the running containers of the sandbox, by name and of each name
+// the last attempt only.
+func (c *Client) running(ctx context.Context, sandboxID string) ([]*runtimeapi.Container, error) {
+	resp, err := c.runtime.ListContainers(ctx, &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{
+		PodSandboxId: sandboxID,
+		State:        &runtimeapi.ContainerStateValue{State: runtimeapi.ContainerState_CONTAINER_RUNNING},
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("listing containers: %w", err)
+	}
+	containers := resp.GetContainers()
+	slices.SortFunc(containers, func(a, b *runtimeapi.Container) int {
+		return cmp.Or(
+			cmp.Compare(nameOf(a), nameOf(b)),
+			cmp.Compare(b.GetMetadata().GetAttempt(), a.GetMetadata().GetAttempt()),
+		)
+	})
+	return slices.CompactFunc(containers, func(a, b *runtimeapi.Container) bool { return nameOf(a) == nameOf(b) }), nil
+}
+
+func nameOf(c *runtimeapi.Container) string { return c.GetLabels()[containerNameLabel] }
+
+// container asks for what the list did not say. It reports false when the
+// container has ended since.
+func (c *Client) container(ctx context.Context, listed *runtimeapi.Container) (_ Container, found bool, err error) {
+	resp, err := c.runtime.ContainerStatus(ctx, &runtimeapi.ContainerStatusRequest{ContainerId: listed.GetId(), Verbose: true})
+	if errors.Is(err, ErrNotFound) {
+		return Container{}, false, nil
+	}
+	if err != nil {
+		return Container{}, false, fmt.Errorf("asking status of container %q: %w", nameOf(listed), err)
+	}
+	if resp.GetStatus().GetState() != runtimeapi.ContainerState_CONTAINER_RUNNING {
+		return Container{}, false, nil
+	}
+	info, err := parseInfo(resp.GetInfo())
+	if err != nil {
+		return Container{}, false, fmt.Errorf("reading status of container %q: %w", nameOf(listed), err)
+	}
+	return Container{
+		ID:           listed.GetId(),
+		Name:         nameOf(listed),
+		Attempt:      listed.GetMetadata().GetAttempt(),
+		RestartCount: restartCount(listed),
+		Pid:          info.Pid,
+		CgroupsPath:  info.RuntimeSpec.Linux.CgroupsPath,
+	}, true, nil
+}
+
+// restartCount falls back on the attempt, which the kubelet sets to the same
+// number.
+func restartCount(c *runtimeapi.Container) int {
+	if count, err := strconv.Atoi(c.GetAnnotations()[restartCountAnnotation]); err == nil {
+		return count
+	}
+	return int(c.GetMetadata().GetAttempt())
+}
+
+// verboseInfo is the part that matters of what containerd and CRI-O both tell
+// under the key "info". CRI specifies nothing here, so other keys are looked at
+// too, and one level below.
+type verboseInfo struct {
+	Pid         int `json:"pid"`
+	RuntimeSpec struct {
+		Linux struct {
+			CgroupsPath string `json:"cgroupsPath"`
+		} `json:"linux"`
+	} `json:"runtimeSpec"`
+	Info *verboseInfo `json:"info"`
+}
+
+func parseInfo(values map[string]string) (verboseInfo, error) {
+	for _, value := range values {
+		var info verboseInfo
+		if json.Unmarshal([]byte(value), &info) != nil {
+			continue // another key's text
+		}
+		if info.Info != nil {
+			info = *info.Info
+		}
+		if info.RuntimeSpec.Linux.CgroupsPath != "" {
+			return info, nil
+		}
+	}
+	return verboseInfo{}, errors.New("no runtimeSpec.linux.cgroupsPath in its verbose info")
+}

@@ -1,0 +1,103 @@
+package resize
+
+import (
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/lru"
+)
+
+// remembered is how many pods a memory holds; the pod that was looked at longest ago is forgotten first.
+const remembered = 4096
+
+// memory keeps a little about each pod that was asked for something. Losing it costs a request and a second look.
+type memory struct {
+	mu    sync.Mutex
+	notes *lru.Cache
+}
+
+// note is what is remembered of one pod.
+type note struct {
+	// answer is the pod as the last patch returned it, until the caller's pod has caught up.
+	answer *corev1.Pod
+	// previous is what the last patch replaced.
+	previous *Resources
+	// restarts are the restart counts that the last patch returned.
+	restarts map[string]int32
+	// asked is when the current spec was sent, or first seen.
+	asked time.Time
+	// spec is the fingerprint of the resources that the fields below speak of.
+	spec string
+	// mismatched: the evidence was once seen to differ from spec, so that a match is news.
+	mismatched bool
+	// matched is when the evidence was first seen to match spec; zero: not yet.
+	matched time.Time
+}
+
+func newMemory() *memory { return &memory{notes: lru.New(remembered)} }
+
+// newest gives the pod, or what the last patch returned if that is newer than the caller's copy.
+func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok || n.answer == nil {
+		return pod
+	}
+	if older(pod, n.answer) {
+		return n.answer
+	}
+	n.answer = nil
+	return pod
+}
+
+// older compares by resourceVersion; servers promise that order from 1.35 on (KEP-5504) and have kept it before. Versions that
+// do not compare say nothing, and then the caller's copy counts.
+func older(a, b *corev1.Pod) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order < 0
+}
+
+// sent notes what a patch answered.
+func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
+	slim := answer.DeepCopy()
+	slim.ManagedFields = nil
+	n := &note{answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer)}
+	for _, s := range answer.Status.ContainerStatuses {
+		n.restarts[s.Name] = s.RestartCount
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.notes.Add(answer.UID, n)
+}
+
+// look notes whether the evidence matches the pod's spec now, and gives a copy of the note.
+func (m *memory) look(pod *corev1.Pod, matches bool, now time.Time) note {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	spec := fingerprint(pod)
+	if !ok || n.spec != spec {
+		n = &note{asked: now, spec: spec}
+		m.notes.Add(pod.UID, n)
+	}
+	switch {
+	case !matches:
+		n.mismatched, n.matched = true, time.Time{}
+	case n.matched.IsZero():
+		n.matched = now
+	}
+	return *n
+}
+
+func (m *memory) get(uid types.UID) (*note, bool) {
+	v, ok := m.notes.Get(uid)
+	if !ok {
+		return nil, false
+	}
+	n, ok := v.(*note)
+	return n, ok
+}

@@ -1,0 +1,268 @@
+package resize
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+const (
+	// pollSoon is for callers without a watch: kubelets report within 0.1 s to 2 s (1.32 and later).
+	pollSoon = time.Second
+	// pollDeferred is how often a Deferred resize is worth another look: kubelets retry it on events and every 3 minutes.
+	pollDeferred = 30 * time.Second
+	// secondLook is how long a match must hold on kubelets that do not say which spec their status speaks of (before 1.34).
+	secondLook = 2 * time.Second
+)
+
+// progress judges how far the kubelet has got with what the pod's spec says.
+func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
+	res := Result{Path: PathInPlace, Containers: evidence(pod)}
+	why := notYet(pod)
+	n := r.memory.look(pod, why == nil, r.opts.Clock.Now())
+	res.Previous = n.previous
+	res.Warnings = restartWarnings(res.Containers, n.restarts)
+	if why == nil {
+		r.confirm(ctx, pod, n, &res)
+		return res
+	}
+	res.State, res.Reason, res.Message, res.Since, res.RetryAfter = why.state, why.reason, why.message, why.since, why.retryAfter
+	if res.State == StateInProgress {
+		r.expire(n, &res)
+	}
+	return res
+}
+
+// confirm says Done, unless the kubelet is one whose status must be seen twice.
+func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Result) {
+	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
+	trusted := false
+	if err != nil {
+		res.Warnings = append(res.Warnings, fmt.Sprintf("node %q cannot be read, so its kubelet is taken for an old one: %v", pod.Spec.NodeName, err))
+	} else {
+		kubelet, ok := minor(node.Status.NodeInfo.KubeletVersion)
+		trusted = ok && kubelet >= 34 && pod.Status.ObservedGeneration > 0
+	}
+	held := r.opts.Clock.Now().Sub(n.matched)
+	if !trusted && !n.mismatched && held < secondLook {
+		res.State, res.Reason, res.RetryAfter = StateInProgress, ReasonWaitingForKubelet, secondLook-held
+		res.Message = "the status matches; on this kubelet it must be seen to stay so for 2s"
+		return
+	}
+	res.State, res.Reason = StateDone, ReasonConfirmed
+	res.Message = fmt.Sprintf("the kubelet of node %q reports what spec says", pod.Spec.NodeName)
+}
+
+// expire turns a resize that takes too long into Unconfirmed.
+func (r *InPlace) expire(n note, res *Result) {
+	if res.Since.IsZero() {
+		res.Since = n.asked
+	}
+	if took := r.opts.Clock.Now().Sub(n.asked); took >= r.opts.ConfirmWithin {
+		res.State = StateUnconfirmed
+		res.Message = fmt.Sprintf("not confirmed after %s: %s", took.Round(time.Second), res.Message)
+		res.RetryAfter = pollDeferred
+	}
+}
+
+// standing is an answer other than Done.
+type standing struct {
+	state      State
+	reason     Reason
+	message    string
+	since      time.Time
+	retryAfter time.Duration
+}
+
+// notYet tells why the pod's status does not prove its spec; nil: it does.
+func notYet(pod *corev1.Pod) *standing {
+	if pod.Status.ObservedGeneration > 0 && pod.Status.ObservedGeneration < pod.Generation {
+		return waiting(fmt.Sprintf("the kubelet has seen generation %d, spec is at %d", pod.Status.ObservedGeneration, pod.Generation))
+	}
+	if s := fromConditions(pod); s != nil {
+		return s
+	}
+	if s := fromResizeField(pod); s != nil {
+		return s
+	}
+	for _, c := range pod.Spec.Containers {
+		if s := containerNotYet(c, status(pod, c.Name)); s != nil {
+			return s
+		}
+	}
+	return nil
+}
+
+func waiting(message string) *standing {
+	return &standing{state: StateInProgress, reason: ReasonWaitingForKubelet, message: message, retryAfter: pollSoon}
+}
+
+func deferred(message string, since time.Time) *standing {
+	return &standing{state: StateDeferred, reason: ReasonNodeFull, message: message, since: since, retryAfter: pollDeferred}
+}
+
+func infeasible(message string, since time.Time) *standing {
+	return &standing{state: StateInfeasible, reason: ReasonRejected, message: message, since: since}
+}
+
+// fromConditions reads PodResizePending and PodResizeInProgress (1.33 and later): they go away when all is done.
+func fromConditions(pod *corev1.Pod) *standing {
+	pending, inProgress := condition(pod, corev1.PodResizePending), condition(pod, corev1.PodResizeInProgress)
+	switch {
+	case pending != nil && pending.Reason == corev1.PodReasonInfeasible:
+		return infeasible("the kubelet says: "+pending.Message, pending.LastTransitionTime.Time)
+	case pending != nil && pending.Reason == corev1.PodReasonDeferred:
+		return deferred("the kubelet says: "+pending.Message, pending.LastTransitionTime.Time)
+	case pending != nil:
+		return waiting(fmt.Sprintf("the kubelet says: %s: %s", pending.Reason, pending.Message))
+	case inProgress != nil && inProgress.Reason == corev1.PodReasonError:
+		s := waiting("the kubelet says: " + inProgress.Message)
+		s.reason, s.since = ReasonKubeletError, inProgress.LastTransitionTime.Time
+		return s
+	case inProgress != nil:
+		s := waiting("the kubelet is changing the containers")
+		s.since = inProgress.LastTransitionTime.Time
+		return s
+	}
+	return nil
+}
+
+// fromResizeField reads status.resize, which kubelets before 1.33 use.
+func fromResizeField(pod *corev1.Pod) *standing {
+	switch pod.Status.Resize {
+	case "", "Proposed": // who proposes is the API server; the kubelet may be long done
+		return nil
+	case corev1.PodResizeStatusInfeasible:
+		return infeasible("the kubelet says: Infeasible", time.Time{})
+	case corev1.PodResizeStatusDeferred:
+		return deferred("the kubelet says: Deferred", time.Time{})
+	default:
+		return waiting("the kubelet is changing the containers")
+	}
+}
+
+func containerNotYet(c corev1.Container, s *corev1.ContainerStatus) *standing {
+	if s == nil || s.State.Running == nil {
+		w := waiting(fmt.Sprintf("container %q is not running", c.Name))
+		w.reason = ReasonWaitingForContainer
+		return w
+	}
+	if s.AllocatedResources != nil {
+		if diff := differs(c.Resources.Requests, s.AllocatedResources, allocatedTolerance); diff != "" {
+			return waiting(fmt.Sprintf("container %q: allocated %s", c.Name, diff))
+		}
+	}
+	if s.Resources == nil {
+		return waiting(fmt.Sprintf("container %q: its kubelet reports no resources", c.Name))
+	}
+	if diff := differs(c.Resources.Limits, s.Resources.Limits, limitTolerance); diff != "" {
+		return waiting(fmt.Sprintf("container %q: limits.%s", c.Name, diff))
+	}
+	if diff := differs(onlyCPU(c.Resources.Requests), s.Resources.Requests, requestTolerance); diff != "" {
+		return waiting(fmt.Sprintf("container %q: requests.%s", c.Name, diff))
+	}
+	return nil
+}
+
+// onlyCPU: no runtime shows a memory request, the kubelet just repeats one (k/k#125559).
+func onlyCPU(list corev1.ResourceList) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	if q, ok := list[corev1.ResourceCPU]; ok {
+		out[corev1.ResourceCPU] = q
+	}
+	return out
+}
+
+// differs gives the first difference in cpu and memory as "cpu is 100m, want 200m". A key that the status lacks is unknown, not
+// different.
+func differs(want, have corev1.ResourceList, same func(corev1.ResourceName, resource.Quantity, resource.Quantity) bool) string {
+	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+		w, asked := want[res]
+		h, told := have[res]
+		if asked && told && !same(res, w, h) {
+			return fmt.Sprintf("%s is %s, want %s", res, h.String(), w.String())
+		}
+	}
+	return ""
+}
+
+func allocatedTolerance(_ corev1.ResourceName, want, have resource.Quantity) bool {
+	return want.Cmp(have) == 0
+}
+
+// requestTolerance: shares have a minimum of 2, and 1000 millicores are 1024 shares, so a request comes back a little lower
+// (k/k#128680).
+func requestTolerance(_ corev1.ResourceName, want, have resource.Quantity) bool {
+	w, h := want.MilliValue(), have.MilliValue()
+	return w == h || w <= 2 && h <= 2
+}
+
+// limitTolerance: the quota has a minimum of 1 ms in 100 ms, and the systemd driver rounds it up to steps of 10 ms
+// (k/k#128769, #129357).
+func limitTolerance(res corev1.ResourceName, want, have resource.Quantity) bool {
+	if res != corev1.ResourceCPU {
+		return want.Cmp(have) == 0
+	}
+	w, h := want.MilliValue(), have.MilliValue()
+	return w == h || w <= 10 && h <= 10 || h == (w+9)/10*10
+}
+
+func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition {
+	i := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == t })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[i]
+}
+
+func status(pod *corev1.Pod, name string) *corev1.ContainerStatus {
+	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
+	if i < 0 {
+		return nil
+	}
+	return &pod.Status.ContainerStatuses[i]
+}
+
+// evidence collects what the pod object tells.
+func evidence(pod *corev1.Pod) []ContainerEvidence {
+	all := make([]ContainerEvidence, 0, len(pod.Spec.Containers))
+	for _, c := range pod.Spec.Containers {
+		e := ContainerEvidence{Name: c.Name, Desired: specOf(c)}
+		if s := status(pod, c.Name); s != nil {
+			e.Allocated, e.RestartCount = onlyResizable(s.AllocatedResources), s.RestartCount
+			if s.Resources != nil {
+				e.Actual = &Requirements{Requests: onlyResizable(s.Resources.Requests), Limits: onlyResizable(s.Resources.Limits)}
+			}
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// restartWarnings tells of restarts since the patch: in place does not always mean without one (k/k#122760).
+func restartWarnings(containers []ContainerEvidence, before map[string]int32) []string {
+	var out []string
+	for _, c := range containers {
+		if count, ok := before[c.Name]; ok && c.RestartCount > count {
+			out = append(out, fmt.Sprintf("container %q was restarted since: restartCount %d, was %d", c.Name, c.RestartCount, count))
+		}
+	}
+	return out
+}
+
+// fingerprint tells one wanted state of a pod from another.
+func fingerprint(pod *corev1.Pod) string {
+	var b strings.Builder
+	for _, c := range pod.Spec.Containers {
+		spec := specOf(c)
+		for _, list := range []corev1.ResourceList{spec.Requests, spec.Limits} {
+			fmt.Fprintf(&b, "%s %s %s;", c.Name, list.Cpu(), list.Memory())
+		}
+	}
+	return b.String()
+}

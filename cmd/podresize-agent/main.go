@@ -1,0 +1,69 @@
+// podresize-agent resizes the pods of one node where the kubelet cannot: see package fallback/agent.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+
+	"github.com/podresize/podresize/fallback/agent"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+const usage = `podresize-agent applies the CRIResizes of one node, keeps them applied and proves it.
+
+It needs the directory of the container runtime's socket and the host's cgroup
+tree mounted, and opens no port. It runs as the DaemonSet in manifests/base.
+
+Flags:
+`
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "podresize-agent:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	flags := pflag.NewFlagSet("podresize-agent", pflag.ContinueOnError)
+	flags.Usage = func() { fmt.Fprint(os.Stderr, usage, flags.FlagUsages()) }
+	opts := agent.Options{}
+	flags.StringVar(&opts.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node; default: the environment variable NODE_NAME")
+	flags.StringVar(&opts.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "CRI socket of the container runtime")
+	flags.StringVar(&opts.CgroupRoot, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup file system is mounted")
+	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that shows that this agent lives")
+	verbose := flags.BoolP("verbose", "v", false, "log every look at a pod")
+	flags.AddGoFlag(flag.CommandLine.Lookup("kubeconfig")) // registered by controller-runtime's config package
+	if err := flags.Parse(args); err != nil {
+		if err == pflag.ErrHelp { //nolint:errorlint // pflag returns it as it is
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	cfg, err := config.GetConfig()
+	if err != nil {
+		return fmt.Errorf("finding the API server: %w", err)
+	}
+	level := slog.LevelInfo
+	if *verbose {
+		level = slog.LevelDebug
+	}
+	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
+	ctrl.SetLogger(log)
+	return agent.Run(logr.NewContext(ctx, log), cfg, opts)
+}

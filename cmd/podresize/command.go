@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podresize/podresize/fallback"
+	"github.com/podresize/podresize/resize"
+)
+
+// cluster is what the flags that kubectl has too lead to.
+type cluster struct {
+	rules     *clientcmd.ClientConfigLoadingRules
+	overrides *clientcmd.ConfigOverrides
+
+	agentNamespace string
+	plan           resize.PlanOptions
+}
+
+func newCommand(out, errOut io.Writer) *cobra.Command {
+	c := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}}
+	cmd := &cobra.Command{
+		Use:   "podresize",
+		Short: "Change the CPU and memory of a running pod without restarting it",
+		Long: `podresize changes the CPU and memory of a running pod without restarting it.
+
+It takes the kubelet's own in-place resize where API server and node have it,
+and the podresize-agent of the node where they do not.`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &commandError{code: exitUsage, reason: "Usage", err: err}
+	})
+	flags := cmd.PersistentFlags()
+	flags.SortFlags = false
+	flags.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
+	clientcmd.BindOverrideFlags(c.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
+	flags.StringVar(&c.agentNamespace, "agent-namespace", "", "Namespace of the podresize-agents (default podresize-system)")
+	cmd.AddCommand(newSet(c), newStatus(c))
+	return cmd
+}
+
+// session is one command's connection.
+type session struct {
+	client    kubernetes.Interface
+	namespace string
+	resizer   resize.Resizer
+}
+
+func (c *cluster) connect() (*session, error) {
+	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, c.overrides)
+	cfg, err := config.ClientConfig()
+	if err != nil {
+		return nil, &commandError{code: exitUsage, reason: "Kubeconfig", err: fmt.Errorf("finding the API server: %w", err)}
+	}
+	namespace, _, err := config.Namespace()
+	if err != nil {
+		return nil, &commandError{code: exitUsage, reason: "Kubeconfig", err: fmt.Errorf("finding the namespace: %w", err)}
+	}
+	return c.session(cfg, namespace)
+}
+
+func (c *cluster) session(cfg *rest.Config, namespace string) (*session, error) {
+	typed, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client: %w", err)
+	}
+	scheme := runtime.NewScheme()
+	if err := fallback.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the API types: %w", err)
+	}
+	generic, err := client.New(cfg, client.Options{Scheme: scheme})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the client: %w", err)
+	}
+	cri := fallback.New(generic, fallback.Options{AgentNamespace: c.agentNamespace, Plan: c.plan})
+	return &session{client: typed, namespace: namespace, resizer: resize.NewAdapter(typed, cri, resize.InPlaceOptions{Plan: c.plan})}, nil
+}
+
+func (s *session) pod(ctx context.Context, name string) (*corev1.Pod, error) {
+	pod, err := s.client.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, &commandError{code: exitPodNotFound, reason: string(resize.ReasonPodNotFound), err: fmt.Errorf("pod %q does not exist", s.namespace+"/"+name)}
+	case apierrors.IsForbidden(err):
+		return nil, &commandError{code: exitForbidden, reason: string(resize.ReasonForbidden), err: fmt.Errorf(`reading pod %q: add this rule to a role of yours: apiGroups: [""], resources: ["pods"], verbs: ["get"]: %w`, s.namespace+"/"+name, err)}
+	case err != nil:
+		return nil, fmt.Errorf("reading pod %q: %w", s.namespace+"/"+name, err)
+	}
+	return pod, nil
+}

@@ -1,0 +1,24 @@
+// podresize changes the CPU and memory of a running pod without restarting it, and shows how far a change has got.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	os.Exit(run())
+}
+
+func run() int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "podresize:", oneLine(err))
+	}
+	return exitCode(err)
+}

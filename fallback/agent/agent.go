@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/podresize/podresize/fallback/cgroup"
+	"github.com/podresize/podresize/fallback/cri"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+const (
+	// pods that are looked at at the same time; one pod never is twice.
+	concurrency = 4
+	// A failing pod is tried again after firstRetry, then after twice that, up to lastRetry.
+	firstRetry = 50 * time.Millisecond
+	lastRetry  = 30 * time.Second
+	// syncPatience is how long the API server may be away before the agent's process gives up its start: for ever, practically.
+	syncPatience = 365 * 24 * time.Hour
+)
+
+// Options are what an agent must be told.
+type Options struct {
+	// NodeName is the name of the node, as in spec.nodeName of its pods.
+	NodeName string
+	// RuntimeEndpoint is the absolute path of the runtime's CRI socket, with or without unix:// before it.
+	RuntimeEndpoint string
+	// CgroupRoot is where the host's cgroup file system is mounted.
+	CgroupRoot string
+	// Namespace is where the agent keeps its Lease; empty: podresize-system.
+	Namespace string
+}
+
+// Validate gives everything that is wrong with the options, each in a line that names the option.
+func (o Options) Validate() error {
+	var errs []error
+	if o.NodeName == "" {
+		errs = append(errs, errors.New("node-name: must be the name of this node"))
+	}
+	if o.RuntimeEndpoint == "" {
+		errs = append(errs, errors.New("runtime-endpoint: must be the path of the runtime's CRI socket"))
+	}
+	if o.CgroupRoot == "" {
+		errs = append(errs, errors.New("cgroup-root: must be where the host's cgroup file system is mounted"))
+	}
+	return errors.Join(errs...)
+}
+
+// Agent holds what the CRIResizes of one node ask for.
+type Agent struct {
+	opts    Options
+	client  client.Client
+	runtime runtime
+	tree    *cgroup.Tree
+	watcher *cgroup.Watcher
+
+	mu       sync.Mutex
+	followed map[string]types.NamespacedName // by the path of the pod's cgroup
+}
+
+// Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
+func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
+	if err := opts.Validate(); err != nil {
+		return err
+	}
+	if opts.Namespace == "" {
+		opts.Namespace = v1alpha1.AgentNamespace
+	}
+	tree, err := cgroup.Open(opts.CgroupRoot)
+	if err != nil {
+		return err
+	}
+	watcher, err := tree.NewWatcher()
+	if err != nil {
+		return err
+	}
+	connection, err := cri.Dial(opts.RuntimeEndpoint, cri.Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = connection.Close() }() // nothing is in flight any more
+	manager, err := newManager(cfg, opts, logr.FromContextOrDiscard(ctx))
+	if err != nil {
+		return err
+	}
+	a := &Agent{
+		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, watcher: watcher,
+		followed: map[string]types.NamespacedName{},
+	}
+	if err := a.register(manager); err != nil {
+		return err
+	}
+	return manager.Start(ctx)
+}
+
+// newManager caches the CRIResizes of this node and nothing else, and serves nothing.
+func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, error) {
+	scheme := apiruntime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the types of podresize.dev: %w", err)
+	}
+	if err := coordinationv1.AddToScheme(scheme); err != nil {
+		return nil, fmt.Errorf("registering the types of coordination.k8s.io: %w", err)
+	}
+	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: v1alpha1.NodeLabelValue(opts.NodeName)})
+	manager, err := ctrl.NewManager(cfg, ctrl.Options{
+		Scheme:  scheme,
+		Logger:  log,
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Cache: cache.Options{
+			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.CRIResize{}: {Label: ours}},
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
+		Controller: config.Controller{
+			MaxConcurrentReconciles: concurrency,
+			CacheSyncTimeout:        syncPatience,
+			SkipNameValidation:      ptr.To(true), // an agent may run twice in one process, in tests
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("preparing the watch of CRIResizes: %w", err)
+	}
+	return manager, nil
+}
+
+func (a *Agent) register(manager ctrl.Manager) error {
+	moved := make(chan event.TypedGenericEvent[types.NamespacedName])
+	err := ctrl.NewControllerManagedBy(manager).
+		Named("criresize").
+		For(&v1alpha1.CRIResize{}).
+		WatchesRawSource(source.TypedChannel(moved, handler.TypedFuncs[types.NamespacedName, reconcile.Request]{
+			GenericFunc: func(_ context.Context, e event.TypedGenericEvent[types.NamespacedName], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+				q.Add(reconcile.Request{NamespacedName: e.Object})
+			},
+		})).
+		WithOptions(controller.Options{
+			RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry),
+		}).
+		Complete(a)
+	if err != nil {
+		return fmt.Errorf("preparing the controller: %w", err)
+	}
+	for _, r := range []func(context.Context) error{
+		func(ctx context.Context) error { return a.watch(ctx, moved) },
+		a.keepLease,
+	} {
+		if err := manager.Add(runnable(r)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// runnable is a function that runs as long as the manager does.
+type runnable func(context.Context) error
+
+// Start implements manager.Runnable.
+func (r runnable) Start(ctx context.Context) error { return r(ctx) }

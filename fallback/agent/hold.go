@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/podresize/podresize/fallback/cgroup"
+	"github.com/podresize/podresize/fallback/cri"
+	"github.com/podresize/podresize/fallback/figures"
+)
+
+// headroom is the share of a new memory limit that must stay free for a decrease to be tried: a twentieth. The kernel may kill a
+// process that allocates while the limit sinks onto what is in use.
+const headroom = 20
+
+// memoryInUseError says why a memory limit is not lowered now.
+type memoryInUseError struct{ message string }
+
+func (m *memoryInUseError) Error() string { return m.message }
+
+// hold brings the kernel to want, in the kubelet's order (doPodResizeAction in pkg/kubelet/kuberuntime): a child must never be
+// above its parent, cgroup v1 refuses that. While a container does not run, the pod's cgroup keeps room for what the kubelet
+// will start it with.
+func (a *Agent) hold(ctx context.Context, o *observed, before, want figures.Pod) error {
+	if err := a.roomForMemory(o, want); err != nil {
+		return err
+	}
+	room := want.Cgroup
+	if _, down := o.missing(want); down {
+		room = larger(room, before.Cgroup)
+	}
+	if err := a.setPod(o, larger(room, figuresOf(o.pod, room))); err != nil {
+		return fmt.Errorf("raising the pod's cgroup: %w", err)
+	}
+	for _, name := range decreasesFirst(o, want) {
+		if err := a.setContainer(ctx, o.containers[name], want.Containers[name]); err != nil {
+			return fmt.Errorf("updating container %q: %w", name, err)
+		}
+	}
+	if err := a.setPod(o, room); err != nil {
+		return fmt.Errorf("lowering the pod's cgroup: %w", err)
+	}
+	return nil
+}
+
+// roomForMemory checks every memory limit that is to sink against what is in use.
+func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
+	check := func(what, path string, have, limit int64) error {
+		if limit == figures.Unlimited || (have != cgroup.NoLimit && have <= limit) {
+			return nil
+		}
+		used, err := a.tree.MemoryInUse(path)
+		if err != nil {
+			return fmt.Errorf("reading the memory in use of %s: %w", what, err)
+		}
+		if used+limit/headroom <= limit {
+			return nil
+		}
+		return &memoryInUseError{message: fmt.Sprintf("%s uses %d bytes of memory, too much for a limit of %d (a twentieth must stay free)", what, used, limit)}
+	}
+	for _, name := range sortedKeys(o.containers) {
+		c, w := o.containers[name], want.Containers[name]
+		if _, ours := want.Containers[name]; !ours {
+			continue
+		}
+		if err := check(fmt.Sprintf("container %q", name), c.path, c.kernel.Memory, w.Memory); err != nil {
+			return err
+		}
+	}
+	return check("the pod", o.path, o.pod.Memory, want.Cgroup.Memory)
+}
+
+// setPod writes the pod's cgroup; the tree leaves alone what holds already.
+func (a *Agent) setPod(o *observed, f figures.Cgroup) error {
+	if err := a.tree.SetMemory(o.path, f.Memory); err != nil {
+		return err
+	}
+	if err := a.tree.SetQuota(o.path, f.Quota, f.Period); err != nil {
+		return err
+	}
+	return a.tree.SetShares(o.path, uint64(f.Shares)) //nolint:gosec // G115: figures clamps shares to 2..262144
+}
+
+func (a *Agent) setContainer(ctx context.Context, c observedContainer, f figures.Cgroup) error {
+	if holds(c.kernel, f) {
+		return nil
+	}
+	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory}
+	swap, err := a.tree.AccountsSwap(c.path)
+	if err != nil {
+		return err
+	}
+	if swap {
+		r.MemorySwap = f.Memory
+	}
+	return a.runtime.Update(ctx, c.ID, r)
+}
+
+// decreasesFirst orders the running containers so that what one gives up can be taken by the next.
+func decreasesFirst(o *observed, want figures.Pod) []string {
+	var order []string
+	for _, name := range sortedKeys(want.Containers) {
+		if _, runs := o.containers[name]; runs {
+			order = append(order, name)
+		}
+	}
+	slices.SortStableFunc(order, func(a, b string) int {
+		return cmp.Compare(growth(o.containers[a].kernel, want.Containers[a]), growth(o.containers[b].kernel, want.Containers[b]))
+	})
+	return order
+}
+
+// growth is -1 if a limit sinks, else 1.
+func growth(have cgroup.Values, want figures.Cgroup) int {
+	if limit(want.Quota) < limit(have.Quota) || limit(want.Memory) < limit(have.Memory) {
+		return -1
+	}
+	return 1
+}
+
+// larger takes of each figure the larger one.
+func larger(a, b figures.Cgroup) figures.Cgroup {
+	return figures.Cgroup{
+		Shares: max(a.Shares, b.Shares),
+		Quota:  unlimit(max(limit(a.Quota), limit(b.Quota))),
+		Period: a.Period,
+		Memory: unlimit(max(limit(a.Memory), limit(b.Memory))),
+	}
+}
+
+// figuresOf is what the kernel holds, in the form of figures. A cpu.weight has no shares that it stands for: it is raised, or
+// lowered, in one step, since weights need no order.
+func figuresOf(v cgroup.Values, like figures.Cgroup) figures.Cgroup {
+	f := figures.Cgroup{Shares: int64(v.Shares), Quota: v.Quota, Period: v.Period, Memory: v.Memory} //nolint:gosec // G115: the kernel's range ends at 262144
+	if v.Weight != 0 {
+		f.Shares = like.Shares
+	}
+	if cgroup.MemoryHolds(like.Memory, v.Memory) {
+		f.Memory = like.Memory // the same limit, in whole pages
+	}
+	return f
+}
+
+// limit makes no limit the largest one; unlimit goes back.
+func limit(v int64) uint64   { return uint64(v) } //nolint:gosec // G115: -1 becomes the largest uint64, which is the point
+func unlimit(v uint64) int64 { return int64(v) }  //nolint:gosec // G115: the inverse of limit
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/podresize/podresize/fallback/cgroup"
+	"github.com/podresize/podresize/fallback/cri"
+	"github.com/podresize/podresize/fallback/figures"
+)
+
+// runtime is the container runtime of the node.
+type runtime interface {
+	Pod(ctx context.Context, uid string) (cri.Pod, error)
+	Update(ctx context.Context, id string, r cri.Resources) error
+}
+
+// observed is a pod as runtime and kernel have it at one moment.
+type observed struct {
+	path       string // of the pod's cgroup
+	pod        cgroup.Values
+	containers map[string]observedContainer
+}
+
+type observedContainer struct {
+	cri.Container
+	path   string
+	kernel cgroup.Values
+}
+
+// errNothingRuns: the pod has a sandbox but no running container, so nothing tells where its cgroup is.
+var errNothingRuns = errors.New("no container of the pod is running")
+
+// observe finds the pod's running containers and reads their cgroups and the pod's.
+func (a *Agent) observe(ctx context.Context, uid string) (*observed, error) {
+	pod, err := a.runtime.Pod(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	o := &observed{containers: make(map[string]observedContainer, len(pod.Containers))}
+	for _, c := range pod.Containers {
+		paths, err := cgroup.Locate(c.CgroupsPath)
+		if err != nil {
+			return nil, fmt.Errorf("locating the cgroup of container %q: %w", c.Name, err)
+		}
+		values, err := a.tree.Read(paths.Container)
+		if errors.Is(err, fs.ErrNotExist) { // it ended since the runtime listed it
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("reading the cgroup of container %q: %w", c.Name, err)
+		}
+		o.path = paths.Pod
+		o.containers[c.Name] = observedContainer{Container: c, path: paths.Container, kernel: values}
+	}
+	if o.path == "" {
+		return nil, errNothingRuns
+	}
+	if o.pod, err = a.tree.Read(o.path); err != nil {
+		return nil, fmt.Errorf("reading the pod's cgroup: %w", err)
+	}
+	return o, nil
+}
+
+// missing gives the first container that should run and does not.
+func (o *observed) missing(want figures.Pod) (name string, found bool) {
+	for _, name := range sortedKeys(want.Containers) {
+		if _, runs := o.containers[name]; !runs {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// difference tells where the kernel holds none of the given figures; "" if it holds some of them everywhere.
+func (o *observed) difference(accepted ...figures.Pod) string {
+	if d := differs(o.pod, choices(accepted, func(p figures.Pod) figures.Cgroup { return p.Cgroup })); d != "" {
+		return "the pod's " + d
+	}
+	for _, name := range sortedKeys(o.containers) {
+		if _, ours := accepted[0].Containers[name]; !ours {
+			continue // an init container or an ephemeral one
+		}
+		if d := differs(o.containers[name].kernel, choices(accepted, func(p figures.Pod) figures.Cgroup { return p.Containers[name] })); d != "" {
+			return fmt.Sprintf("container %q: its %s", name, d)
+		}
+	}
+	return ""
+}
+
+func choices(all []figures.Pod, pick func(figures.Pod) figures.Cgroup) []figures.Cgroup {
+	out := make([]figures.Cgroup, 0, len(all))
+	for _, p := range all {
+		out = append(out, pick(p))
+	}
+	return out
+}
+
+// differs compares figure by figure, since an update may stop half-way.
+func differs(have cgroup.Values, accepted []figures.Cgroup) string {
+	checks := []struct {
+		what string
+		have int64
+		want func(figures.Cgroup) int64
+		same func(figures.Cgroup) bool
+	}{
+		{weightName(have), weight(have), func(c figures.Cgroup) int64 { return c.Shares }, func(c figures.Cgroup) bool { return holdsShares(have, c) }},
+		{"CPU quota", have.Quota, func(c figures.Cgroup) int64 { return c.Quota }, func(c figures.Cgroup) bool { return holdsQuota(have, c) }},
+		{"memory limit", have.Memory, func(c figures.Cgroup) int64 { return c.Memory }, func(c figures.Cgroup) bool { return cgroup.MemoryHolds(c.Memory, have.Memory) }},
+	}
+	for _, check := range checks {
+		held := false
+		for _, c := range accepted {
+			held = held || check.same(c)
+		}
+		if !held {
+			return fmt.Sprintf("%s is %d, expected %d", check.what, check.have, check.want(accepted[0]))
+		}
+	}
+	return ""
+}
+
+func holds(have cgroup.Values, want figures.Cgroup) bool {
+	return differs(have, []figures.Cgroup{want}) == ""
+}
+
+// holdsShares never takes cpu.weight alone for proof of a new value: runtimes convert by two formulas. It is still checked, so
+// that a value of neither is seen.
+func holdsShares(have cgroup.Values, want figures.Cgroup) bool {
+	if have.Weight != 0 {
+		return cgroup.WeightHolds(uint64(want.Shares), have.Weight) //nolint:gosec // G115: figures clamps shares to 2..262144
+	}
+	return have.Shares == uint64(want.Shares) //nolint:gosec // G115: as above
+}
+
+func holdsQuota(have cgroup.Values, want figures.Cgroup) bool {
+	if want.Quota == figures.Unlimited {
+		return have.Quota == cgroup.NoLimit
+	}
+	return have.Quota == want.Quota && have.Period == want.Period
+}
+
+func weightName(v cgroup.Values) string {
+	if v.Weight != 0 {
+		return "CPU weight"
+	}
+	return "CPU shares"
+}
+
+func weight(v cgroup.Values) int64 {
+	if v.Weight != 0 {
+		return int64(v.Weight) //nolint:gosec // G115: the kernel's range ends at 10000
+	}
+	return int64(v.Shares) //nolint:gosec // G115: the kernel's range ends at 262144
+}

@@ -1,0 +1,205 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podresize/podresize/fallback/cgroup"
+	"github.com/podresize/podresize/fallback/cri"
+	"github.com/podresize/podresize/fallback/figures"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+const (
+	// lookAgain is how often the kernel is read when nothing tells of a change: the net below the watch.
+	lookAgain = 30 * time.Second
+	// lookSoon is for what is expected to change by itself: a container that is to start, memory that is to be freed.
+	lookSoon = 2 * time.Second
+)
+
+// Reconcile brings the kernel to what one CRIResize asks for and writes down what it then holds.
+func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	object := &v1alpha1.CRIResize{}
+	if err := a.client.Get(ctx, req.NamespacedName, object); err != nil {
+		a.release(req.NamespacedName)
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if object.Spec.NodeName != a.opts.NodeName || !object.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil
+	}
+	said := object.DeepCopy()
+	v := a.apply(ctx, said)
+	setCondition(said, v)
+	if err := a.report(ctx, object, said); err != nil {
+		return ctrl.Result{}, fmt.Errorf("writing the status of CRIResize %q: %w", req.NamespacedName, err)
+	}
+	logr.FromContextOrDiscard(ctx).V(1).Info("Looked at pod", "pod", object.Namespace+"/"+object.Spec.PodName, "reason", v.reason, "message", v.message)
+	if v.err != nil {
+		return ctrl.Result{}, v.err
+	}
+	return ctrl.Result{RequeueAfter: v.again}, nil
+}
+
+// verdict is what a look at one pod came to.
+type verdict struct {
+	reason  string
+	message string
+	again   time.Duration
+	err     error // worth another try with a growing delay
+}
+
+// failed keeps the message on one line: runtimes send newlines.
+func failed(reason string, err error) verdict {
+	return verdict{reason: reason, message: strings.Join(strings.Fields(err.Error()), " "), err: err}
+}
+
+// apply brings the kernel to object.Spec and fills in object.Status but for the condition.
+func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
+	o, err := a.observe(ctx, object.Spec.PodUID)
+	if err != nil {
+		return unobserved(err)
+	}
+	defer func() { record(object, o) }()
+	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
+		return verdict{reason: v1alpha1.ReasonNotEnforced, message: "enforcement is off: the kernel is left as it is", again: lookAgain}
+	}
+	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
+	if v, ok := a.adopt(ctx, object, o, before, want); !ok {
+		return v
+	}
+	a.follow(ctx, object, o.path)
+	if err := a.hold(ctx, o, before, want); err != nil {
+		// It may be half applied: what holds now is read, not assumed.
+		if again, readErr := a.observe(ctx, object.Spec.PodUID); readErr == nil {
+			o = again
+		}
+		return unheld(err)
+	}
+	if o, err = a.observeAgain(ctx, object, o); err != nil {
+		return unobserved(err)
+	}
+	return judge(object, o, want)
+}
+
+// observeAgain keeps the last observation when there is no new one, so that the status shows something true of some moment.
+func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, last *observed) (*observed, error) {
+	o, err := a.observe(ctx, object.Spec.PodUID)
+	if err != nil {
+		return last, err
+	}
+	return o, nil
+}
+
+// adopt checks, once, that the kernel holds what the kubelet would have set, and notes that before anything is written: from then
+// on a difference is somebody else's doing, and is undone.
+func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observed, before, want figures.Pod) (verdict, bool) {
+	if len(object.Status.Applied) > 0 {
+		return verdict{}, true
+	}
+	if d := o.difference(before, want); d != "" {
+		return verdict{reason: v1alpha1.ReasonNodeDiffers, message: d + ", by the pod's spec; nothing was written", again: lookAgain}, false
+	}
+	adopted := object.DeepCopy()
+	adopted.Status.Applied = nil
+	for _, c := range object.Spec.Containers {
+		adopted.Status.Applied = append(adopted.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Before})
+	}
+	if err := a.client.Status().Patch(ctx, adopted, client.MergeFrom(object)); err != nil {
+		return failed(v1alpha1.ReasonPending, fmt.Errorf("noting the pod as adopted: %w", err)), false
+	}
+	object.Status.Applied = adopted.Status.Applied
+	return verdict{}, true
+}
+
+// judge compares what was read back with what is wanted.
+func judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod) verdict {
+	if name, down := o.missing(want); down {
+		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
+	}
+	if d := o.difference(want); d != "" {
+		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
+	}
+	object.Status.Applied = nil
+	for _, c := range object.Spec.Containers {
+		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})
+	}
+	return verdict{reason: v1alpha1.ReasonApplied, message: "the cgroups of pod and containers hold what is wanted", again: lookAgain}
+}
+
+func unobserved(err error) verdict {
+	switch {
+	case errors.Is(err, cri.ErrUnavailable):
+		return failed(v1alpha1.ReasonRuntimeUnavailable, err)
+	case errors.Is(err, cri.ErrNotFound):
+		return verdict{reason: v1alpha1.ReasonPodNotFound, message: err.Error(), again: lookSoon}
+	case errors.Is(err, errNothingRuns):
+		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: err.Error(), again: lookSoon}
+	default:
+		return failed(v1alpha1.ReasonPending, err)
+	}
+}
+
+func unheld(err error) verdict {
+	var inUse *memoryInUseError
+	switch {
+	case errors.As(err, &inUse):
+		return verdict{reason: v1alpha1.ReasonMemoryInUse, message: inUse.message, again: lookSoon}
+	case errors.Is(err, cri.ErrUnavailable):
+		return failed(v1alpha1.ReasonRuntimeUnavailable, err)
+	default:
+		return failed(v1alpha1.ReasonWriteFailed, err)
+	}
+}
+
+// record writes down what the kernel holds.
+func record(object *v1alpha1.CRIResize, o *observed) {
+	pod := kernelOf(o.pod)
+	object.Status.Pod = &pod
+	object.Status.Containers = nil
+	for _, c := range object.Spec.Containers {
+		if seen, runs := o.containers[c.Name]; runs {
+			object.Status.Containers = append(object.Status.Containers, v1alpha1.ContainerKernel{
+				Name: c.Name, ContainerID: seen.ID, RestartCount: int32(seen.RestartCount), Kernel: kernelOf(seen.kernel), //nolint:gosec // G115: the API's restartCount is an int32
+			})
+		}
+	}
+}
+
+func kernelOf(v cgroup.Values) v1alpha1.Kernel {
+	k := v1alpha1.Kernel{CPUQuotaMicroseconds: v.Quota, CPUPeriodMicroseconds: v.Period, MemoryLimitBytes: v.Memory}
+	w := weight(v)
+	if v.Weight != 0 {
+		k.CPUWeight = &w
+	} else {
+		k.CPUShares = &w
+	}
+	return k
+}
+
+func setCondition(object *v1alpha1.CRIResize, v verdict) {
+	status := metav1.ConditionFalse
+	if v.reason == v1alpha1.ReasonApplied {
+		status = metav1.ConditionTrue
+	}
+	meta.SetStatusCondition(&object.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionApplied, Status: status, Reason: v.reason, Message: v.message, ObservedGeneration: object.Generation,
+	})
+}
+
+// report sends the status if it says anything new.
+func (a *Agent) report(ctx context.Context, was, is *v1alpha1.CRIResize) error {
+	if equality.Semantic.DeepEqual(was.Status, is.Status) {
+		return nil
+	}
+	return client.IgnoreNotFound(a.client.Status().Patch(ctx, is, client.MergeFrom(was)))
+}

@@ -1,0 +1,107 @@
+package fallback
+
+import (
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/podresize/podresize/resize"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+// progress judges what the agent says of the object.
+func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.Result {
+	res := resize.Result{Path: resize.PathCRI, Containers: evidence(effective(pod, object), object), Pod: kernel(object.Status.Pod)}
+	applied := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied)
+	if applied == nil || applied.ObservedGeneration != object.Generation {
+		res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
+		res.Message = fmt.Sprintf("the agent of node %q has not answered yet", object.Spec.NodeName)
+		return r.expire(res, r.askedAt(object, applied))
+	}
+	res.Message, res.Since = applied.Message, applied.LastTransitionTime.Time
+	if applied.Status == metav1.ConditionTrue {
+		res.State, res.Reason = resize.StateDone, resize.ReasonConfirmed
+		return res
+	}
+	res.State, res.Reason, res.RetryAfter = standing(applied.Reason)
+	if res.State == resize.StateInProgress {
+		return r.expire(res, applied.LastTransitionTime.Time)
+	}
+	return res
+}
+
+// standing translates the agent's reasons into the caller's.
+func standing(reason string) (resize.State, resize.Reason, time.Duration) {
+	switch reason {
+	case v1alpha1.ReasonMemoryInUse:
+		return resize.StateDeferred, resize.ReasonMemoryInUse, pollDeferred
+	case v1alpha1.ReasonNodeDiffers:
+		return resize.StateRefused, resize.ReasonNodeDiffers, pollDeferred
+	case v1alpha1.ReasonNotEnforced:
+		return resize.StateRefused, resize.ReasonNotEnforced, pollDeferred
+	case v1alpha1.ReasonContainerNotRunning, v1alpha1.ReasonPodNotFound:
+		return resize.StateInProgress, resize.ReasonWaitingForContainer, pollSoon
+	case v1alpha1.ReasonPending:
+		return resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
+	default:
+		return resize.StateInProgress, resize.ReasonAgentError, pollSoon
+	}
+}
+
+// askedAt is when the object came to ask for what it asks for, as far as it tells.
+func (r *Resizer) askedAt(object *v1alpha1.CRIResize, applied *metav1.Condition) time.Time {
+	since := object.CreationTimestamp.Time
+	for _, f := range object.ManagedFields {
+		if f.Subresource == "" && f.Time != nil && f.Time.After(since) {
+			since = f.Time.Time
+		}
+	}
+	if since.IsZero() && applied == nil {
+		return r.opts.Clock.Now()
+	}
+	return since
+}
+
+func (r *Resizer) expire(res resize.Result, asked time.Time) resize.Result {
+	if res.Since.IsZero() {
+		res.Since = asked
+	}
+	if took := r.opts.Clock.Now().Sub(asked); took >= r.opts.ConfirmWithin {
+		res.State, res.RetryAfter = resize.StateUnconfirmed, pollDeferred
+		res.Message = fmt.Sprintf("not confirmed after %s: %s", took.Round(time.Second), res.Message)
+	}
+	return res
+}
+
+func evidence(held *corev1.Pod, object *v1alpha1.CRIResize) []resize.ContainerEvidence {
+	desired := resize.Target(held, resize.Resources{})
+	out := make([]resize.ContainerEvidence, 0, len(held.Spec.Containers))
+	for _, c := range held.Spec.Containers {
+		e := resize.ContainerEvidence{Name: c.Name, Desired: desired.Containers[c.Name]}
+		for _, s := range held.Status.ContainerStatuses {
+			if s.Name == c.Name {
+				e.RestartCount = s.RestartCount
+			}
+		}
+		if object != nil {
+			for _, k := range object.Status.Containers {
+				if k.Name == c.Name {
+					e.Kernel, e.RestartCount = kernel(&k.Kernel), max(e.RestartCount, k.RestartCount)
+				}
+			}
+		}
+		out = append(out, e)
+	}
+	return out
+}
+
+func kernel(k *v1alpha1.Kernel) *resize.Kernel {
+	if k == nil {
+		return nil
+	}
+	out := resize.Kernel(*k)
+	return &out
+}

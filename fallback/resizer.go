@@ -1,0 +1,199 @@
+package fallback
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/podresize/podresize/resize"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+const (
+	pollSoon     = time.Second
+	pollDeferred = 30 * time.Second
+
+	// writeAttempts bounds how often a write that met another one is read, merged and tried again.
+	writeAttempts = 5
+	// defaultConfirmWithin: an agent answers within a second; five minutes cover its restart.
+	defaultConfirmWithin = 5 * time.Minute
+)
+
+// AddToScheme registers what the client of a Resizer must know.
+func AddToScheme(scheme *runtime.Scheme) error {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Options tune a Resizer. The zero value works.
+type Options struct {
+	// Plan says what the caller allows.
+	Plan resize.PlanOptions
+	// AgentNamespace is where the agents keep their Leases; empty: podresize-system.
+	AgentNamespace string
+	// ConfirmWithin is when a resize that no agent has confirmed becomes Unconfirmed; zero: 5 minutes.
+	ConfirmWithin time.Duration
+	// Clock is for tests; nil: the system's.
+	Clock clock.PassiveClock
+}
+
+// Resizer is the CRI path as the caller sees it.
+type Resizer struct {
+	client client.Client
+	opts   Options
+	agents *agents
+}
+
+var _ resize.Resizer = (*Resizer)(nil)
+
+// New makes a Resizer. The client's scheme must know the types of AddToScheme; it needs get, create and update on criresizes,
+// get on nodes, and get on leases in the agents' namespace. It must read its own writes: a client without a cache does.
+func New(c client.Client, opts Options) *Resizer {
+	if opts.AgentNamespace == "" {
+		opts.AgentNamespace = v1alpha1.AgentNamespace
+	}
+	if opts.ConfirmWithin == 0 {
+		opts.ConfirmWithin = defaultConfirmWithin
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	return &Resizer{client: c, opts: opts, agents: newAgents(c, opts)}
+}
+
+// Resize implements resize.Resizer.
+func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resources) (resize.Result, error) {
+	if pod.Spec.NodeName == "" {
+		return deferred(resize.ReasonNotRunning, fmt.Sprintf("pod %q has no node yet", podKey(pod))), nil
+	}
+	object, err := r.get(ctx, pod)
+	if err != nil {
+		return resize.Result{}, err
+	}
+	held := effective(pod, object)
+	if object == nil && asksNothing(want) {
+		return resize.Result{
+			Path: resize.PathCRI, State: resize.StateDone, Reason: resize.ReasonNothingAsked,
+			Message: "the pod was never resized: it has what its spec says", Containers: evidence(held, nil),
+		}, nil
+	}
+	if res, err := r.stopped(ctx, held, want); res != nil || err != nil {
+		return deref(res), err
+	}
+	if answered, err := r.agents.alive(ctx, pod.Spec.NodeName); err != nil {
+		return resize.Result{}, err
+	} else if !answered.alive && !covers(object, want) {
+		res := deferred(resize.ReasonAgentNotReady, answered.why)
+		res.Containers = evidence(held, object)
+		return res, nil
+	}
+	return r.ask(ctx, pod, object, want)
+}
+
+// stopped plans on the pod as it is on this path: with the resources that it was given here, not those of its spec.
+func (r *Resizer) stopped(ctx context.Context, held *corev1.Pod, want resize.Resources) (*resize.Result, error) {
+	if held.Spec.Resources != nil {
+		return &resize.Result{
+			Path: resize.PathCRI, State: resize.StateInfeasible, Reason: resize.ReasonUnsupportedPod,
+			Message: fmt.Sprintf("pod %q has pod-level resources, which this path does not resize", podKey(held)),
+		}, nil
+	}
+	node := &corev1.Node{}
+	if err := r.client.Get(ctx, types.NamespacedName{Name: held.Spec.NodeName}, node); err != nil {
+		return nil, failure(fmt.Sprintf("reading node %q", held.Spec.NodeName), err)
+	}
+	if findings := resize.Plan(held, node, want, r.opts.Plan); len(findings) > 0 {
+		res := resize.Stopped(resize.PathCRI, held, findings)
+		return &res, nil
+	}
+	return nil, nil
+}
+
+// ask writes what is wanted unless it is there already, and judges what the agent says of it.
+func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (resize.Result, error) {
+	for range writeAttempts {
+		if covers(object, want) {
+			return r.progress(pod, object), nil
+		}
+		previous := replaced(effective(pod, object), want)
+		written, err := r.write(ctx, pod, object, want)
+		if err == nil {
+			res := r.progress(pod, written)
+			res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonSent, pollSoon
+			res.Message, res.Previous = "the CRIResize was written", &previous
+			return res, nil
+		}
+		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
+			return resize.Result{}, failure(fmt.Sprintf("writing CRIResize %q of pod %q", pod.UID, podKey(pod)), err)
+		}
+		if object, err = r.get(ctx, pod); err != nil {
+			return resize.Result{}, err
+		}
+	}
+	return resize.Result{}, &resize.Error{
+		Reason: resize.ReasonConflict, Retryable: true,
+		Message: fmt.Sprintf("writing CRIResize %q of pod %q: somebody else wrote it %d times in a row", pod.UID, podKey(pod), writeAttempts),
+	}
+}
+
+func (r *Resizer) get(ctx context.Context, pod *corev1.Pod) (*v1alpha1.CRIResize, error) {
+	object := &v1alpha1.CRIResize{}
+	err := r.client.Get(ctx, types.NamespacedName{Namespace: pod.Namespace, Name: string(pod.UID)}, object)
+	switch {
+	case err == nil:
+		return object, nil
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	default:
+		return nil, failure(fmt.Sprintf("reading CRIResize %q of pod %q", pod.UID, podKey(pod)), err)
+	}
+}
+
+func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
+	if object == nil {
+		created := newObject(pod, want)
+		return created, r.client.Create(ctx, created)
+	}
+	updated := object.DeepCopy()
+	merge(updated, want)
+	return updated, r.client.Update(ctx, updated)
+}
+
+func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+func deferred(reason resize.Reason, message string) resize.Result {
+	return resize.Result{Path: resize.PathCRI, State: resize.StateDeferred, Reason: reason, Message: message, RetryAfter: pollDeferred}
+}
+
+func deref(res *resize.Result) resize.Result {
+	if res == nil {
+		return resize.Result{}
+	}
+	return *res
+}
+
+func failure(doing string, err error) error {
+	e := &resize.Error{Reason: resize.ReasonUnknown, Message: doing, Retryable: true, Err: err}
+	switch {
+	case apierrors.IsForbidden(err):
+		e.Reason, e.Retryable = resize.ReasonForbidden, false
+		e.Message += `: the ClusterRole podresize-resizer has the rules needed`
+	case apierrors.IsConflict(err):
+		e.Reason = resize.ReasonConflict
+	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
+		e.Reason = resize.ReasonUnavailable
+	}
+	return e
+}

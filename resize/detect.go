@@ -3,6 +3,7 @@ package resize
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -73,10 +74,18 @@ func supportOf(pod *corev1.Pod) nodeSupport {
 	return support
 }
 
-// kubeletAlwaysResizes says whether the gate is locked on in that node's kubelet (1.35 and later, Linux).
-func kubeletAlwaysResizes(node *corev1.Node) bool {
+// supportByVersion is for pods that tell nothing yet: kubelets before 1.27 do not have the gate, from 1.35 on it is locked on
+// (Linux). In between it may be either.
+func supportByVersion(node *corev1.Node) nodeSupport {
 	m, ok := minor(node.Status.NodeInfo.KubeletVersion)
-	return ok && m >= 35 && node.Status.NodeInfo.OperatingSystem == string(corev1.Linux)
+	switch {
+	case ok && m < 27:
+		return nodeNo
+	case ok && m >= 35 && node.Status.NodeInfo.OperatingSystem == string(corev1.Linux):
+		return nodeYes
+	default:
+		return nodeUnknown
+	}
 }
 
 // choose takes the path for one pod.
@@ -88,7 +97,7 @@ func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod) (Resizer, *Findin
 	support := supportOf(pod)
 	if support == nodeUnknown {
 		if support = a.supportOfNode(ctx, pod); support == nodeUnknown {
-			return nil, &Finding{State: StateDeferred, Reason: ReasonNotRunning, Message: "pod " + key(pod) + " has no running container yet, so its node's abilities are unknown"}, nil
+			return nil, &Finding{State: StateDeferred, Reason: ReasonNotRunning, Message: fmt.Sprintf("pod %q has no running container, so nothing tells what its node can do", key(pod))}, nil
 		}
 	}
 	switch {
@@ -108,10 +117,10 @@ func (a *Adapter) supportOfNode(ctx context.Context, pod *corev1.Pod) nodeSuppor
 		return nodeUnknown
 	}
 	node, err := a.inPlace.opts.Nodes(ctx, pod.Spec.NodeName)
-	if err != nil || !kubeletAlwaysResizes(node) {
+	if err != nil {
 		return nodeUnknown
 	}
-	return nodeYes
+	return supportByVersion(node)
 }
 
 // contradicts says that an answer of the API server does not fit what was detected.

@@ -30,8 +30,8 @@ type observedContainer struct {
 	kernel cgroup.Values
 }
 
-// errNothingRuns: the pod has a sandbox but no running container, so nothing tells where its cgroup is.
-var errNothingRuns = errors.New("no container of the pod is running")
+// errNoCgroup: the pod runs in no cgroup of this host, as in a sandboxed runtime, or none of its containers runs yet.
+var errNoCgroup = errors.New("the runtime tells no cgroup of the pod")
 
 // observe finds the pod's running containers and reads their cgroups and the pod's.
 func (a *Agent) observe(ctx context.Context, uid string) (*observed, error) {
@@ -40,6 +40,13 @@ func (a *Agent) observe(ctx context.Context, uid string) (*observed, error) {
 		return nil, err
 	}
 	o := &observed{containers: make(map[string]observedContainer, len(pod.Containers))}
+	if pod.CgroupsPath != "" {
+		paths, err := cgroup.Locate(pod.CgroupsPath)
+		if err != nil {
+			return nil, fmt.Errorf("locating the pod's cgroup: %w", err)
+		}
+		o.path = paths.Pod
+	}
 	for _, c := range pod.Containers {
 		paths, err := cgroup.Locate(c.CgroupsPath)
 		if err != nil {
@@ -56,7 +63,7 @@ func (a *Agent) observe(ctx context.Context, uid string) (*observed, error) {
 		o.containers[c.Name] = observedContainer{Container: c, path: paths.Container, kernel: values}
 	}
 	if o.path == "" {
-		return nil, errNothingRuns
+		return nil, errNoCgroup
 	}
 	if o.pod, err = a.tree.Read(o.path); err != nil {
 		return nil, fmt.Errorf("reading the pod's cgroup: %w", err)

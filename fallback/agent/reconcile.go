@@ -142,7 +142,7 @@ func unobserved(err error) verdict {
 		return failed(v1alpha1.ReasonRuntimeUnavailable, err)
 	case errors.Is(err, cri.ErrNotFound):
 		return verdict{reason: v1alpha1.ReasonPodNotFound, message: err.Error(), again: lookSoon}
-	case errors.Is(err, errNothingRuns):
+	case errors.Is(err, errNoCgroup):
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: err.Error(), again: lookSoon}
 	default:
 		return failed(v1alpha1.ReasonPending, err)

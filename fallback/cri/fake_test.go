@@ -59,6 +59,10 @@ func (f *fakeRuntime) ListContainers(_ context.Context, r *runtimeapi.ListContai
 	})}, nil
 }
 
+func (f *fakeRuntime) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	return &runtimeapi.PodSandboxStatusResponse{Info: f.info[r.GetPodSandboxId()]}, nil
+}
+
 func (f *fakeRuntime) ContainerStatus(_ context.Context, r *runtimeapi.ContainerStatusRequest) (*runtimeapi.ContainerStatusResponse, error) {
 	f.mu.Lock()
 	f.calls++

@@ -25,6 +25,10 @@ type Pod struct {
 	SandboxID, Namespace, Name string
 	// RuntimeHandler is that of the pod's RuntimeClass, "" for the default.
 	RuntimeHandler string
+	// CgroupsPath is that of the sandbox's own container, in the form of the
+	// cgroup driver; "" where the runtime does not tell. It leads to the cgroup
+	// of the pod also while none of its containers runs.
+	CgroupsPath string
 	// Containers are the running ones, one of each name, by name.
 	Containers []Container
 }
@@ -66,6 +70,9 @@ func (c *Client) pod(ctx context.Context, uid string) (Pod, error) {
 		Name:           sandbox.GetMetadata().GetName(),
 		RuntimeHandler: sandbox.GetRuntimeHandler(),
 	}
+	if pod.CgroupsPath, err = c.sandboxCgroupsPath(ctx, pod.SandboxID); err != nil {
+		return Pod{}, err
+	}
 	running, err := c.running(ctx, pod.SandboxID)
 	if err != nil {
 		return Pod{}, err
@@ -98,6 +105,18 @@ func (c *Client) sandbox(ctx context.Context, uid string) (*runtimeapi.PodSandbo
 	return slices.MaxFunc(resp.GetItems(), func(a, b *runtimeapi.PodSandbox) int {
 		return cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt())
 	}), nil
+}
+
+func (c *Client) sandboxCgroupsPath(ctx context.Context, id string) (string, error) {
+	resp, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
+	if err != nil {
+		return "", fmt.Errorf("asking status of sandbox %q: %w", id, err)
+	}
+	info, err := parseInfo(resp.GetInfo())
+	if err != nil {
+		return "", nil //nolint:nilerr // sandboxed runtimes have no such container
+	}
+	return info.RuntimeSpec.Linux.CgroupsPath, nil
 }
 
 // running lists the running containers of the sandbox, by name and of each name

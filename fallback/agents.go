@@ -53,7 +53,7 @@ func (a *agents) alive(ctx context.Context, node string) (sign, error) {
 	case apierrors.IsNotFound(err):
 		return sign{why: fmt.Sprintf("no podresize-agent runs on node %q: there is no Lease %q; deploy manifests/base", node, name)}, nil
 	case err != nil:
-		return sign{}, failure(fmt.Sprintf("reading Lease %q of the agent on node %q", name, node), err)
+		return sign{}, failure(fmt.Sprintf("reading Lease %q of the agent on node %q", name, node), leaseRule, err)
 	case lease.Spec.RenewTime == nil:
 		return sign{why: fmt.Sprintf("the podresize-agent of node %q has not yet renewed its Lease %q", node, name)}, nil
 	}

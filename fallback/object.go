@@ -53,32 +53,11 @@ func merge(object *v1alpha1.CRIResize, want resize.Resources) {
 }
 
 // covers says whether the object asks for all of want already.
-func covers(object *v1alpha1.CRIResize, want resize.Resources) bool {
-	if object == nil {
-		return false
+func covers(pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) bool {
+	if object == nil || asksNothing(want) {
+		return object != nil
 	}
-	if asksNothing(want) {
-		return true
-	}
-	if !enforced(object) {
-		return false
-	}
-	for _, c := range object.Spec.Containers {
-		w := want.Containers[c.Name]
-		if !holds(c.Wanted.Requests, w.Requests) || !holds(c.Wanted.Limits, w.Limits) {
-			return false
-		}
-	}
-	return true
-}
-
-func holds(have, want corev1.ResourceList) bool {
-	for res, q := range want {
-		if old, ok := have[res]; !ok || old.Cmp(q) != 0 {
-			return false
-		}
-	}
-	return true
+	return enforced(object) && len(resize.Changes(effective(pod, object), want).Containers) == 0
 }
 
 // effective is the pod with the resources that it has on this path: those of the object where there is one.
@@ -103,17 +82,6 @@ func overlay(base, top corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for _, list := range []corev1.ResourceList{base, top} {
 		maps.Copy(out, list)
-	}
-	return out
-}
-
-// replaced gives the values that want takes the place of.
-func replaced(held *corev1.Pod, want resize.Resources) resize.Resources {
-	now := resize.Target(held, resize.Resources{})
-	out := resize.Resources{Containers: map[string]resize.Requirements{}}
-	for name, w := range want.Containers {
-		have := now.Containers[name]
-		out.Containers[name] = resize.Requirements{Requests: pick(have.Requests, w.Requests), Limits: pick(have.Limits, w.Limits)}
 	}
 	return out
 }

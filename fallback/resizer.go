@@ -2,12 +2,16 @@ package fallback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -29,7 +33,7 @@ const (
 
 // AddToScheme registers what the client of a Resizer must know.
 func AddToScheme(scheme *runtime.Scheme) error {
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, coordinationv1.AddToScheme, authorizationv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			return err
 		}
@@ -56,7 +60,10 @@ type Resizer struct {
 	agents *agents
 }
 
-var _ resize.Resizer = (*Resizer)(nil)
+var (
+	_ resize.Resizer = (*Resizer)(nil)
+	_ resize.Planner = (*Resizer)(nil)
+)
 
 // New makes a Resizer. The client's scheme must know the types of AddToScheme; it needs get, create and update on criresizes,
 // get on nodes, and get on leases in the agents' namespace. It must read its own writes: a client without a cache does.
@@ -79,6 +86,9 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 		return deferred(resize.ReasonNotRunning, fmt.Sprintf("pod %q has no node yet", podKey(pod))), nil
 	}
 	object, err := r.get(ctx, pod)
+	if meta.IsNoMatchError(err) {
+		return notServed(pod), nil
+	}
 	if err != nil {
 		return resize.Result{}, err
 	}
@@ -94,7 +104,7 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 	}
 	if answered, err := r.agents.alive(ctx, pod.Spec.NodeName); err != nil {
 		return resize.Result{}, err
-	} else if !answered.alive && !covers(object, want) {
+	} else if !answered.alive && !covers(pod, object, want) {
 		res := deferred(resize.ReasonAgentNotReady, answered.why)
 		res.Containers = evidence(held, object)
 		return res, nil
@@ -104,31 +114,37 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 
 // stopped plans on the pod as it is on this path: with the resources that it was given here, not those of its spec.
 func (r *Resizer) stopped(ctx context.Context, held *corev1.Pod, want resize.Resources) (*resize.Result, error) {
-	if held.Spec.Resources != nil {
-		return &resize.Result{
-			Path: resize.PathCRI, State: resize.StateInfeasible, Reason: resize.ReasonUnsupportedPod,
-			Message: fmt.Sprintf("pod %q has pod-level resources, which this path does not resize", podKey(held)),
-		}, nil
+	findings, err := r.plan(ctx, held, want)
+	if err != nil {
+		return nil, err
 	}
-	node := &corev1.Node{}
-	if err := r.client.Get(ctx, types.NamespacedName{Name: held.Spec.NodeName}, node); err != nil {
-		return nil, failure(fmt.Sprintf("reading node %q", held.Spec.NodeName), err)
-	}
-	if findings := resize.Plan(held, node, want, r.opts.Plan); len(findings) > 0 {
-		res := resize.Stopped(resize.PathCRI, held, findings)
+	if stops := resize.Stops(findings); len(stops) > 0 {
+		res := resize.Stopped(resize.PathCRI, held, stops)
 		return &res, nil
 	}
 	return nil, nil
 }
 
+func (r *Resizer) plan(ctx context.Context, held *corev1.Pod, want resize.Resources) ([]resize.Finding, error) {
+	node := &corev1.Node{}
+	if err := r.client.Get(ctx, types.NamespacedName{Name: held.Spec.NodeName}, node); err != nil {
+		return nil, failure(fmt.Sprintf("reading node %q", held.Spec.NodeName), nodeRule, err)
+	}
+	return resize.Plan(held, node, resize.Server{}, want, r.opts.Plan), nil
+}
+
 // ask writes what is wanted unless it is there already, and judges what the agent says of it.
 func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (resize.Result, error) {
 	for range writeAttempts {
-		if covers(object, want) {
+		if covers(pod, object, want) {
 			return r.progress(pod, object), nil
 		}
-		previous := replaced(effective(pod, object), want)
+		held := effective(pod, object)
+		previous := resize.Replaced(held, resize.Changes(held, want))
 		written, err := r.write(ctx, pod, object, want)
+		if gone := (*resize.Error)(nil); errors.As(err, &gone) {
+			return resize.Result{}, gone
+		}
 		if err == nil {
 			res := r.progress(pod, written)
 			res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonSent, pollSoon
@@ -136,7 +152,7 @@ func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRI
 			return res, nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
-			return resize.Result{}, failure(fmt.Sprintf("writing CRIResize %q of pod %q", pod.UID, podKey(pod)), err)
+			return resize.Result{}, failure(fmt.Sprintf("writing CRIResize %q of pod %q", pod.UID, podKey(pod)), writeRule, err)
 		}
 		if object, err = r.get(ctx, pod); err != nil {
 			return resize.Result{}, err
@@ -156,19 +172,47 @@ func (r *Resizer) get(ctx context.Context, pod *corev1.Pod) (*v1alpha1.CRIResize
 		return object, nil
 	case apierrors.IsNotFound(err):
 		return nil, nil
+	case meta.IsNoMatchError(err):
+		return nil, err
 	default:
-		return nil, failure(fmt.Sprintf("reading CRIResize %q of pod %q", pod.UID, podKey(pod)), err)
+		return nil, failure(fmt.Sprintf("reading CRIResize %q of pod %q", pod.UID, podKey(pod)), readRule, err)
 	}
 }
 
 func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
 	if object == nil {
+		if err := r.stillThere(ctx, pod); err != nil {
+			return nil, err
+		}
 		created := newObject(pod, want)
 		return created, r.client.Create(ctx, created)
 	}
 	updated := object.DeepCopy()
 	merge(updated, want)
 	return updated, r.client.Update(ctx, updated)
+}
+
+// stillThere makes sure, before the first write for a pod, that the caller's copy is not of a pod that is gone.
+func (r *Resizer) stillThere(ctx context.Context, pod *corev1.Pod) error {
+	live := &metav1.PartialObjectMetadata{}
+	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := r.client.Get(ctx, client.ObjectKeyFromObject(pod), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		return &resize.Error{Reason: resize.ReasonPodNotFound, Message: fmt.Sprintf("pod %q does not exist", podKey(pod)), Err: err}
+	case err != nil:
+		return failure(fmt.Sprintf("reading pod %q", podKey(pod)), podRule, err)
+	case live.UID != pod.UID:
+		return &resize.Error{Reason: resize.ReasonPodNotFound, Message: fmt.Sprintf("pod %q is not the pod it was: another has its name", podKey(pod))}
+	}
+	return nil
+}
+
+func notServed(pod *corev1.Pod) resize.Result {
+	return resize.Result{
+		Path: resize.PathNone, State: resize.StateRefused, Reason: resize.ReasonNoPath, RetryAfter: pollDeferred, Containers: evidence(pod, nil),
+		Message: "this cluster does not resize pods in place, and the API server has no criresizes.podresize.dev: deploy manifests/base",
+	}
 }
 
 func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
@@ -184,12 +228,22 @@ func deref(res *resize.Result) resize.Result {
 	return *res
 }
 
-func failure(doing string, err error) error {
+// Rules that a caller needs, as an error prints them; the ClusterRoles podresize-resizer and podresize-resizer-nodes have them.
+const (
+	podRule   = `apiGroups: [""], resources: ["pods"], verbs: ["get"]`
+	nodeRule  = `apiGroups: [""], resources: ["nodes"], verbs: ["get"]`
+	leaseRule = `apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]`
+	readRule  = `apiGroups: ["podresize.dev"], resources: ["criresizes"], verbs: ["get"]`
+	writeRule = `apiGroups: ["podresize.dev"], resources: ["criresizes"], verbs: ["create", "update"]`
+)
+
+// failure turns a client's error into an *Error; rule is what the caller needs to be allowed.
+func failure(doing, rule string, err error) error {
 	e := &resize.Error{Reason: resize.ReasonUnknown, Message: doing, Retryable: true, Err: err}
 	switch {
 	case apierrors.IsForbidden(err):
 		e.Reason, e.Retryable = resize.ReasonForbidden, false
-		e.Message += `: the ClusterRole podresize-resizer has the rules needed`
+		e.Message += ": add this rule to a role of yours: " + rule
 	case apierrors.IsConflict(err):
 		e.Reason = resize.ReasonConflict
 	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):

@@ -2,52 +2,131 @@ package resize
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 )
 
+// Planner is what a Resizer has that can also tell beforehand: InPlace, fallback.Resizer and Adapter have it.
+type Planner interface {
+	// Plan tells what Resize would do and what stands against it. It changes nothing, and unlike Resize it asks the API server
+	// whether the caller is allowed to.
+	Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Forecast, error)
+}
+
+// Forecast is what a Planner says.
+type Forecast struct {
+	// Path is the one that Resize would take.
+	Path Path `json:"path,omitempty"`
+	// Changes is the part of want that the pod does not have yet.
+	Changes Resources `json:"changes"`
+	// Previous is what would be asked for to take the changes back.
+	Previous Resources `json:"previous"`
+	// Findings are what stands against it, and advice.
+	Findings []Finding `json:"findings,omitempty"`
+	// Warnings say what could not be checked.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
 // Adapter is the Resizer for clusters of any version: for each pod it takes InPlace if both API server and node can do that,
 // otherwise the fallback. It never falls back from a refusal.
 type Adapter struct {
-	server   *server
 	inPlace  *InPlace
 	fallback Resizer
 }
 
-var _ Resizer = (*Adapter)(nil)
+var (
+	_ Resizer = (*Adapter)(nil)
+	_ Planner = (*Adapter)(nil)
+)
 
 // NewAdapter makes an Adapter. fallback, usually a fallback.Resizer, may be nil: then pods that cannot be resized in place are
 // Refused.
 func NewAdapter(client kubernetes.Interface, fallback Resizer, opts InPlaceOptions) *Adapter {
-	inPlace := NewInPlace(client, opts)
-	return &Adapter{
-		server:   &server{discovery: client.Discovery(), clock: inPlace.opts.Clock},
-		inPlace:  inPlace,
-		fallback: fallback,
-	}
+	return &Adapter{inPlace: NewInPlace(client, opts), fallback: fallback}
 }
 
 // Resize implements Resizer.
 func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (Result, error) {
-	// What no path could do is found first: it needs no cluster to say so.
-	if findings := Plan(pod, nil, want, a.inPlace.opts.Plan); len(findings) > 0 {
-		return Stopped(PathNone, pod, findings), nil
+	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
+		return Stopped(PathNone, pod, stops), nil
 	}
 	path, finding, err := a.choose(ctx, pod)
 	if err != nil {
 		return Result{}, err
 	}
 	if finding != nil {
-		res := Stopped(PathNone, pod, []Finding{*finding})
-		if res.State == StateDeferred {
-			res.RetryAfter = pollSoon
+		return Stopped(PathNone, pod, []Finding{*finding}), nil
+	}
+	return path.Resize(ctx, pod, want)
+}
+
+// Plan implements Planner.
+func (a *Adapter) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Forecast, error) {
+	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
+		return Forecast{Findings: stops}, nil
+	}
+	path, finding, err := a.choose(ctx, pod)
+	if err != nil {
+		return Forecast{}, err
+	}
+	if finding != nil {
+		return Forecast{Findings: []Finding{*finding}}, nil
+	}
+	planner, ok := path.(Planner)
+	if !ok {
+		return Forecast{Warnings: []string{"the fallback cannot plan"}}, nil
+	}
+	return planner.Plan(ctx, pod, want)
+}
+
+// onAnyPath finds what no path could do: that needs no cluster, and no running container.
+func (a *Adapter) onAnyPath(pod *corev1.Pod, want Resources) []Finding {
+	if f := planPod(pod, nil, Server{Resize: true}); f != nil {
+		return []Finding{*f}
+	}
+	return Stops(planNames(pod, Server{Resize: true}, want))
+}
+
+// choose takes the path for one pod.
+func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod) (Resizer, *Finding, error) {
+	facts, err := a.inPlace.server.detect()
+	if err != nil {
+		return nil, nil, err
+	}
+	switch a.support(ctx, pod) {
+	case nodeYes:
+		if facts.Resize {
+			return a.inPlace, nil, nil
 		}
-		return res, nil
+		a.inPlace.server.forget() // the node is ahead of what was detected: perhaps an upgrade
+		return nil, noPath("the kubelet resizes in place, but the API server has no pods/resize (1.32 and later): it would undo any other change, and a patch of the pod (1.27 to 1.31) is not supported"), nil
+	case nodeNo:
+		if a.fallback != nil {
+			return a.fallback, nil, nil
+		}
+		return nil, noPath(fmt.Sprintf("node %q does not resize in place, and there is no fallback", pod.Spec.NodeName)), nil
+	default:
+		return nil, &Finding{
+			State: StateDeferred, Reason: ReasonNotRunning,
+			Message: fmt.Sprintf("pod %q has no running container, so nothing tells what its node can do", key(pod)),
+		}, nil
 	}
-	res, err := path.Resize(ctx, pod, want)
-	if contradicts(err) {
-		a.server.forget()
+}
+
+func noPath(message string) *Finding {
+	return &Finding{State: StateRefused, Reason: ReasonNoPath, Message: message}
+}
+
+// support asks the pod, and while that tells nothing, its node.
+func (a *Adapter) support(ctx context.Context, pod *corev1.Pod) nodeSupport {
+	if s := supportOf(pod); s != nodeUnknown || pod.Spec.NodeName == "" {
+		return s
 	}
-	return res, err
+	node, err := a.inPlace.opts.Nodes(ctx, pod.Spec.NodeName)
+	if err != nil {
+		return nodeUnknown
+	}
+	return supportByVersion(node)
 }

@@ -2,44 +2,57 @@ package resize
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 )
 
-// serverFactsFor is how long the answer of discovery is believed: control planes are upgraded under running libraries.
-const serverFactsFor = 5 * time.Minute
+const (
+	// haveResizeFor is how long pods/resize is believed to be there: control planes are upgraded under running libraries.
+	haveResizeFor = 5 * time.Minute
+	// lackResizeFor is shorter: of a control plane that is being upgraded, old and new servers answer in turn.
+	lackResizeFor = 30 * time.Second
+)
 
-// server knows whether the API server has pods/resize: it registers that only with the gate on (1.32 and later).
+// server knows what the API server can do: it registers pods/resize only with the gate on (1.32 and later).
 type server struct {
 	discovery discovery.DiscoveryInterface
 	clock     clock.PassiveClock
 
-	mu     sync.Mutex
-	resize bool
-	until  time.Time
+	mu    sync.Mutex
+	facts Server
+	until time.Time
 }
 
-func (s *server) hasResize() (bool, error) {
+// detect asks discovery unless the last answer is still believed. The version is a hint, so that not getting one is no failure.
+func (s *server) detect() (Server, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clock.Now().Before(s.until) {
-		return s.resize, nil
+		return s.facts, nil
 	}
 	list, err := s.discovery.ServerResourcesForGroupVersion("v1")
 	if err != nil {
-		return false, failure("discovering what the API server serves", err)
+		return Server{}, failure("discovering what the API server serves", err)
 	}
-	s.resize = slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })
-	s.until = s.clock.Now().Add(serverFactsFor)
-	return s.resize, nil
+	s.facts = Server{Resize: slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })}
+	if info, err := s.discovery.ServerVersion(); err == nil {
+		s.facts.Minor, _ = minor(info.GitVersion)
+	}
+	believed := lackResizeFor
+	if s.facts.Resize {
+		believed = haveResizeFor
+	}
+	s.until = s.clock.Now().Add(believed)
+	return s.facts, nil
 }
 
 // forget drops what was detected, after an answer that contradicts it.
@@ -49,11 +62,11 @@ func (s *server) forget() {
 	s.until = time.Time{}
 }
 
-// nodeSupport is what the pod at hand tells of its kubelet.
+// nodeSupport is what is known of a pod's kubelet.
 type nodeSupport int
 
 const (
-	nodeUnknown nodeSupport = iota // no container runs yet
+	nodeUnknown nodeSupport = iota
 	nodeYes
 	nodeNo
 )
@@ -62,7 +75,8 @@ const (
 // on. It is never cached, a kubelet may be restarted with its gate off.
 func supportOf(pod *corev1.Pod) nodeSupport {
 	support := nodeUnknown
-	for _, s := range pod.Status.ContainerStatuses {
+	for i := range pod.Status.ContainerStatuses {
+		s := &pod.Status.ContainerStatuses[i]
 		switch {
 		case s.State.Running == nil:
 		case s.Resources != nil:
@@ -88,40 +102,18 @@ func supportByVersion(node *corev1.Node) nodeSupport {
 	}
 }
 
-// choose takes the path for one pod.
-func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod) (Resizer, *Finding, error) {
-	hasResize, err := a.server.hasResize()
-	if err != nil {
-		return nil, nil, err
-	}
-	support := supportOf(pod)
-	if support == nodeUnknown {
-		if support = a.supportOfNode(ctx, pod); support == nodeUnknown {
-			return nil, &Finding{State: StateDeferred, Reason: ReasonNotRunning, Message: fmt.Sprintf("pod %q has no running container, so nothing tells what its node can do", key(pod))}, nil
-		}
-	}
-	switch {
-	case hasResize && support == nodeYes:
-		return a.inPlace, nil, nil
-	case support == nodeYes:
-		return nil, &Finding{State: StateRefused, Reason: ReasonNoPath, Message: "the kubelet resizes in place but the API server has no pods/resize: resizing by a patch of the pod (Kubernetes 1.27 to 1.31) is not supported, and the kubelet would undo any other change"}, nil
-	case a.fallback != nil:
-		return a.fallback, nil, nil
-	default:
-		return nil, &Finding{State: StateRefused, Reason: ReasonNoPath, Message: "neither the API server and the node resize in place, nor is there a fallback"}, nil
-	}
-}
+// resizeRule is what RBAC must allow for the in-place path. The built-in roles edit and admin do not have it.
+const resizeRule = `apiGroups: [""], resources: ["pods/resize"], verbs: ["patch"]`
 
-func (a *Adapter) supportOfNode(ctx context.Context, pod *corev1.Pod) nodeSupport {
-	if pod.Spec.NodeName == "" {
-		return nodeUnknown
-	}
-	node, err := a.inPlace.opts.Nodes(ctx, pod.Spec.NodeName)
+// mayResize asks the API server whether the caller may patch pods/resize of that pod.
+func mayResize(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (bool, error) {
+	review, err := client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: pod.Namespace, Verb: "patch", Resource: "pods", Subresource: "resize", Name: pod.Name,
+		}},
+	}, metav1.CreateOptions{})
 	if err != nil {
-		return nodeUnknown
+		return false, failure(fmt.Sprintf("asking whether pod %q may be resized", key(pod)), err)
 	}
-	return supportByVersion(node)
+	return review.Status.Allowed, nil
 }
-
-// contradicts says that an answer of the API server does not fit what was detected.
-func contradicts(err error) bool { return errors.Is(err, errNoEndpoint) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
@@ -36,14 +37,8 @@ func (e *Error) Error() string {
 // Unwrap gives the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// errNoEndpoint: the API server has no pods/resize after all, so what was detected is out of date.
-var errNoEndpoint = errors.New("the API server does not serve pods/resize")
-
-// Causes that API servers of 1.36 and later put into a 403 (pkg/apis/core/validation, noderestriction of resizes).
-const (
-	causeNodeCapacity        metav1.CauseType = "NodeCapacity"
-	causeUnsupportedPlatform metav1.CauseType = "UnsupportedPlatform"
-)
+// errContradiction: the answer does not fit what was detected of the API server: detect again.
+var errContradiction = errors.New("the API server has changed since it was asked what it serves")
 
 // failure turns a client's error into an *Error.
 func failure(doing string, err error) *Error {
@@ -52,7 +47,7 @@ func failure(doing string, err error) *Error {
 		e.RetryAfter = time.Duration(seconds) * time.Second
 	}
 	switch {
-	case apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+	case apierrors.IsUnauthorized(err):
 		e.Reason, e.Retryable = ReasonForbidden, false
 	case apierrors.IsConflict(err):
 		e.Reason = ReasonConflict
@@ -62,59 +57,131 @@ func failure(doing string, err error) *Error {
 	return e
 }
 
-// isUnavailable: 429, any 5xx, and whatever never became an answer.
+// forbidden is the error for a right that is missing; rule is the one to add.
+func forbidden(doing, rule string, err error) *Error {
+	return &Error{Reason: ReasonForbidden, Message: doing + ": add this rule to a role of yours: " + rule, Err: err}
+}
+
+// isUnavailable: 429, any 5xx, and whatever never became an answer. A request that was lost on the way back may have been
+// applied; the next call finds that out.
 func isUnavailable(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return true
-	}
-	code := int(status.Status().Code)
-	return code == http.StatusTooManyRequests || code >= http.StatusInternalServerError
+	s := statusOf(err)
+	return s == nil || s.Code == http.StatusTooManyRequests || s.Code >= http.StatusInternalServerError
 }
 
 // podGone recognises the answers for a pod that is not there, or no longer the same.
 func podGone(pod *corev1.Pod, err error) *Error {
+	s := statusOf(err)
+	if s == nil || s.Details == nil {
+		return nil
+	}
+	gone := func(format string, args ...any) *Error {
+		return &Error{Reason: ReasonPodNotFound, Message: fmt.Sprintf(format, args...), Err: err}
+	}
+	switch {
+	case s.Reason == metav1.StatusReasonNotFound && s.Details.Kind == "namespaces":
+		return gone("namespace %q of pod %q does not exist", s.Details.Name, key(pod))
+	case s.Reason == metav1.StatusReasonNotFound && s.Details.Name == pod.Name:
+		return gone("pod %q does not exist", key(pod))
+	case s.Reason == metav1.StatusReasonConflict && strings.Contains(s.Message, "UID in precondition"):
+		return gone("pod %q is not the pod it was: another has its name", key(pod))
+	}
+	return nil
+}
+
+// contradicted recognises the answers of an API server that has no pods/resize, or has it switched off: the endpoint is not
+// there, or a change of resources is not among those that may be made (k/website#41365, kubeblocks#8999).
+func contradicted(err error) bool {
+	s := statusOf(err)
+	return s != nil && (s.Reason == metav1.StatusReasonNotFound ||
+		s.Reason == metav1.StatusReasonInvalid && strings.Contains(s.Message, "pod updates may not change fields"))
+}
+
+// verdict is what a 403 or 422 that speaks of the values means.
+type verdict struct {
+	state  State
+	reason Reason
+}
+
+// rejection reads a refusal of the values: status reason, causes and details first, the text last. ok is false for an answer that
+// is not understood, or that is about the caller.
+func rejection(err error) (v verdict, ok bool) {
+	s := statusOf(err)
+	if s == nil {
+		return verdict{}, false
+	}
+	if v, ok := fromCauses(s); ok {
+		return v, true
+	}
+	var rules []textRule
+	switch s.Reason {
+	case metav1.StatusReasonInvalid:
+		rules = invalidRules()
+	case metav1.StatusReasonForbidden, metav1.StatusReasonBadRequest, metav1.StatusReasonUnknown:
+		rules = forbiddenRules()
+	default:
+		return verdict{}, false
+	}
+	for _, rule := range rules {
+		if rule.text.MatchString(s.Message) {
+			return rule.verdict, true
+		}
+	}
+	return verdict{}, false
+}
+
+// fromCauses reads what API servers of 1.36 and later put into a 403 (plugin/pkg/admission/podresize).
+func fromCauses(s *metav1.Status) (verdict, bool) {
+	if s.Details == nil {
+		return verdict{}, false
+	}
+	for _, cause := range s.Details.Causes {
+		switch cause.Type {
+		case "NodeCapacity":
+			return verdict{StateInfeasible, ReasonNodeTooSmall}, true
+		case "UnsupportedPlatform":
+			return verdict{StateInfeasible, ReasonUnsupportedPod}, true
+		case corev1.NamespaceTerminatingCause:
+			return verdict{StateInfeasible, ReasonPodEnded}, true
+		}
+	}
+	return verdict{}, false
+}
+
+// textRule is for what API servers say in words only.
+type textRule struct {
+	text *regexp.Regexp
+	verdict
+}
+
+// invalidRules are for a 422 (ValidatePodResize in pkg/apis/core/validation). The last one takes any: a validation that does not
+// know the caller's time will say the same again.
+func invalidRules() []textRule {
+	return []textRule{
+		{regexp.MustCompile(`without support for resize`), verdict{StateRefused, ReasonNoPath}},
+		{regexp.MustCompile(`(?i)QOS class`), verdict{StateInfeasible, ReasonQOSChange}},
+		{regexp.MustCompile(`memory limits cannot be (de|in)creased|memory limits cannot be added`), verdict{StateInfeasible, ReasonMemoryLimit}},
+		{regexp.MustCompile(`static pods cannot|windows pods cannot|pod-level resources`), verdict{StateInfeasible, ReasonUnsupportedPod}},
+		{regexp.MustCompile(`init containers .*(immutable|cannot be resized)`), verdict{StateInfeasible, ReasonUnsupportedContainer}},
+		{regexp.MustCompile(``), verdict{StateInfeasible, ReasonRejected}},
+	}
+}
+
+// forbiddenRules are for admission plugins, policies and webhooks.
+func forbiddenRules() []textRule {
+	return []textRule{
+		{regexp.MustCompile(`exceeded quota`), verdict{StateDeferred, ReasonQuotaExceeded}},
+		{regexp.MustCompile(`(minimum|maximum) \S+ usage per|max limit to request ratio`), verdict{StateInfeasible, ReasonLimitRange}},
+		{regexp.MustCompile(`requires features .* not available on node`), verdict{StateInfeasible, ReasonUnsupportedPod}},
+		{regexp.MustCompile(`admission webhook .* denied the request|ValidatingAdmissionPolicy .* denied request`), verdict{StateInfeasible, ReasonAdmissionDenied}},
+	}
+}
+
+func statusOf(err error) *metav1.Status {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
 		return nil
 	}
 	s := status.Status()
-	named := s.Details != nil && s.Details.Name == pod.Name
-	switch {
-	case s.Reason == metav1.StatusReasonNotFound && named:
-		return &Error{Reason: ReasonPodNotFound, Message: fmt.Sprintf("pod %q does not exist", key(pod)), Err: err}
-	case s.Reason == metav1.StatusReasonConflict && named && strings.Contains(s.Message, "UID"):
-		return &Error{Reason: ReasonPodNotFound, Message: fmt.Sprintf("pod %q is not the pod it was: another has its name", key(pod)), Err: err}
-	}
-	return nil
-}
-
-// rejection reads a 403 or 422 that speaks of the values, not of the caller's rights. ok is false for anything else.
-func rejection(err error) (state State, reason Reason, ok bool) {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) {
-		return "", "", false
-	}
-	s := status.Status()
-	if s.Details != nil {
-		for _, cause := range s.Details.Causes {
-			switch cause.Type {
-			case causeNodeCapacity:
-				return StateInfeasible, ReasonNodeTooSmall, true
-			case causeUnsupportedPlatform:
-				return StateInfeasible, ReasonUnsupportedPod, true
-			}
-		}
-	}
-	switch {
-	case s.Reason == metav1.StatusReasonInvalid && strings.Contains(s.Message, "without support for resize"):
-		return StateRefused, ReasonNoPath, true
-	case s.Reason == metav1.StatusReasonInvalid && strings.Contains(strings.ToLower(s.Message), "qos"):
-		return StateInfeasible, ReasonQOSChange, true
-	case s.Reason == metav1.StatusReasonInvalid:
-		return StateInfeasible, ReasonRejected, true
-	case s.Reason == metav1.StatusReasonForbidden && strings.Contains(s.Message, "exceeded quota"):
-		return StateDeferred, ReasonQuotaExceeded, true
-	}
-	return "", "", false
+	return &s
 }

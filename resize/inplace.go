@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,8 +20,11 @@ const defaultConfirmWithin = 5 * time.Minute
 
 // InPlaceOptions tune an InPlace. The zero value works.
 type InPlaceOptions struct {
-	// Nodes reads a node, from a lister perhaps; nil: a GET from the API server, once for each resize that is confirmed.
+	// Nodes reads a node, from a lister perhaps; nil: a GET from the API server, one for each change sent and each resize confirmed.
 	Nodes func(ctx context.Context, name string) (*corev1.Node, error)
+	// LivePods says that every pod passed to Resize was just read from the API server. Otherwise it may come from a cache, and a
+	// pod that a new process sees for the first time is looked at twice, 2 s apart, before it is Done.
+	LivePods bool
 	// Plan says what the caller allows.
 	Plan PlanOptions
 	// ConfirmWithin is when a resize that is not confirmed becomes Unconfirmed; zero: 5 minutes.
@@ -31,15 +33,19 @@ type InPlaceOptions struct {
 	Clock clock.PassiveClock
 }
 
-// InPlace resizes pods by the subresource pods/resize, which API servers have from 1.32 on (KEP-1287). It sends at most one
-// request for a change and none while the kubelet works.
+// InPlace resizes pods by the subresource pods/resize, which API servers have from 1.32 on (KEP-1287). It sends one request for a
+// change and none while the kubelet works.
 type InPlace struct {
 	client kubernetes.Interface
 	opts   InPlaceOptions
+	server *server
 	memory *memory
 }
 
-var _ Resizer = (*InPlace)(nil)
+var (
+	_ Resizer = (*InPlace)(nil)
+	_ Planner = (*InPlace)(nil)
+)
 
 // NewInPlace makes an InPlace. The client needs patch on pods/resize, and get on nodes unless opts.Nodes is set.
 func NewInPlace(client kubernetes.Interface, opts InPlaceOptions) *InPlace {
@@ -54,31 +60,91 @@ func NewInPlace(client kubernetes.Interface, opts InPlaceOptions) *InPlace {
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
-	return &InPlace{client: client, opts: opts, memory: newMemory()}
+	return &InPlace{
+		client: client, opts: opts, memory: newMemory(),
+		server: &server{discovery: client.Discovery(), clock: opts.Clock},
+	}
 }
 
 // Resize implements Resizer.
 func (r *InPlace) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (Result, error) {
 	pod = r.memory.newest(pod)
-	if findings := Plan(pod, nil, want, r.opts.Plan); len(findings) > 0 {
-		return Stopped(PathInPlace, pod, findings), nil
+	delta := Changes(pod, want)
+	if len(delta.Containers) == 0 {
+		if stops := Stops(Plan(pod, nil, Server{Resize: true}, want, r.opts.Plan)); len(stops) > 0 {
+			return Stopped(PathInPlace, pod, stops), nil
+		}
+		return r.progress(ctx, pod), nil
 	}
-	if delta := missing(pod, want); len(delta.Containers) > 0 {
-		return r.send(ctx, pod, delta)
+	findings, warnings := r.plan(ctx, pod, want)
+	if stops := Stops(findings); len(stops) > 0 {
+		res := Stopped(PathInPlace, pod, stops)
+		res.Warnings = warnings
+		return res, nil
 	}
-	return r.progress(ctx, pod), nil
+	res, err := r.send(ctx, pod, delta)
+	for _, f := range findings {
+		res.Warnings = append(res.Warnings, f.Message)
+	}
+	res.Warnings = append(res.Warnings, warnings...)
+	return res, err
 }
 
-// Stopped is the Result for a pod that a Plan found something against: the first finding, and the evidence as it is.
-func Stopped(path Path, pod *corev1.Pod, findings []Finding) Result {
-	messages := make([]string, 0, len(findings))
-	for _, f := range findings {
+// Plan implements Planner.
+func (r *InPlace) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Forecast, error) {
+	pod = r.memory.newest(pod)
+	f := Forecast{Path: PathInPlace, Changes: Changes(pod, want)}
+	f.Previous = Replaced(pod, f.Changes)
+	f.Findings, f.Warnings = r.plan(ctx, pod, want)
+	allowed, err := mayResize(ctx, r.client, pod)
+	switch {
+	case err != nil:
+		f.Warnings = append(f.Warnings, err.Error())
+	case !allowed:
+		f.Findings = append(f.Findings, Finding{
+			State: StateRefused, Reason: ReasonForbidden,
+			Message: "you may not resize this pod: add this rule to a role of yours: " + resizeRule,
+		})
+	}
+	return f, nil
+}
+
+// plan gathers what the plan wants to know. What cannot be read is not checked, and that is said.
+func (r *InPlace) plan(ctx context.Context, pod *corev1.Pod, want Resources) (findings []Finding, warnings []string) {
+	facts, err := r.server.detect()
+	if err != nil {
+		warnings = append(warnings, err.Error())
+	}
+	facts.Resize = true // the caller chose this path
+	var node *corev1.Node
+	if pod.Spec.NodeName != "" {
+		if node, err = r.opts.Nodes(ctx, pod.Spec.NodeName); err != nil {
+			node = nil
+			warnings = append(warnings, fmt.Sprintf("node %q cannot be read, so its size is not checked: %v", pod.Spec.NodeName, err))
+		}
+	}
+	return Plan(pod, node, facts, want, r.opts.Plan), warnings
+}
+
+// Stopped is the Result for a pod that a Plan found something against: the state of the first finding, and what all of them say.
+func Stopped(path Path, pod *corev1.Pod, stops []Finding) Result {
+	messages := make([]string, 0, len(stops))
+	for _, f := range stops {
 		messages = append(messages, f.Message)
 	}
-	return Result{
-		Path: path, State: findings[0].State, Reason: findings[0].Reason,
+	res := Result{
+		Path: path, State: stops[0].State, Reason: stops[0].Reason,
 		Message: strings.Join(messages, "; "), Containers: evidence(pod),
 	}
+	switch res.State {
+	case StateDeferred, StateRefused: // whoever refuses may change their mind
+		res.RetryAfter = pollDeferred
+	default:
+	}
+	if res.Reason == ReasonNotRunning {
+		res.RetryAfter = pollSoon
+	}
+	return res
 }
 
 func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (Result, error) {
@@ -90,13 +156,13 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (R
 	if err != nil {
 		return r.refused(ctx, pod, err)
 	}
-	if left := missing(answer, delta); len(left.Containers) > 0 {
+	if left := Changes(answer, delta); len(left.Containers) > 0 {
 		return Result{
 			Path: PathInPlace, State: StateInfeasible, Reason: ReasonNotTaken, Containers: evidence(answer),
 			Message: fmt.Sprintf("the API server answered OK but did not take the values of container %q", sortedKeys(left.Containers)[0]),
 		}, nil
 	}
-	previous := replaced(pod, delta)
+	previous := Replaced(pod, delta)
 	r.memory.sent(answer, previous, r.opts.Clock.Now())
 	return Result{
 		Path: PathInPlace, State: StateInProgress, Reason: ReasonSent, Message: "the API server took the change",
@@ -111,71 +177,39 @@ func patchFor(pod *corev1.Pod, delta Resources) ([]byte, error) {
 		Name      string       `json:"name"`
 		Resources Requirements `json:"resources"`
 	}
-	containers := make([]container, 0, len(delta.Containers))
+	spec := map[string][]container{}
 	for _, name := range sortedKeys(delta.Containers) {
-		containers = append(containers, container{Name: name, Resources: delta.Containers[name]})
-	}
-	return json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": pod.UID},
-		"spec":     map[string]any{"containers": containers},
-	})
-}
-
-// replaced gives the values that delta takes the place of.
-func replaced(pod *corev1.Pod, delta Resources) Resources {
-	out := Resources{Containers: map[string]Requirements{}}
-	for name, d := range delta.Containers {
-		spec := specOf(*container(pod, name))
-		out.Containers[name] = Requirements{Requests: pick(spec.Requests, d.Requests), Limits: pick(spec.Limits, d.Limits)}
-	}
-	return out
-}
-
-func pick(from, keys corev1.ResourceList) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for res := range keys {
-		if q, ok := from[res]; ok {
-			out[res] = q
+		list := "containers"
+		if _, k := find(pod, name); k != kindRegular {
+			list = "initContainers"
 		}
+		spec[list] = append(spec[list], container{Name: name, Resources: delta.Containers[name]})
 	}
-	return out
+	return json.Marshal(map[string]any{"metadata": map[string]any{"uid": pod.UID}, "spec": spec})
 }
 
 // refused tells what a failed patch means: a state of the resize, or an error.
 func (r *InPlace) refused(ctx context.Context, pod *corev1.Pod, err error) (Result, error) {
+	doing := fmt.Sprintf("resizing pod %q", key(pod))
 	if gone := podGone(pod, err); gone != nil {
 		return Result{}, gone
 	}
-	if apierrors.IsNotFound(err) {
-		return Result{}, &Error{Reason: ReasonUnknown, Retryable: true, Message: fmt.Sprintf("resizing pod %q", key(pod)), Err: fmt.Errorf("%w: %w", errNoEndpoint, err)}
+	if contradicted(err) {
+		r.server.forget()
+		return Result{}, failure(doing, fmt.Errorf("%w: %w", errContradiction, err))
 	}
-	if state, reason, ok := rejection(err); ok {
-		return r.rejected(pod, state, reason, err), nil
+	if v, ok := rejection(err); ok {
+		return rejected(pod, v, err), nil
 	}
-	if apierrors.IsForbidden(err) {
-		return r.forbidden(ctx, pod, err)
+	if !apierrors.IsForbidden(err) {
+		return Result{}, failure(doing, err)
 	}
-	return Result{}, failure(fmt.Sprintf("resizing pod %q", key(pod)), err)
+	if allowed, reviewErr := mayResize(ctx, r.client, pod); reviewErr == nil && allowed {
+		return Result{}, failure(doing, err) // an admission plugin whose words are unknown, or that is not ready yet
+	}
+	return Result{}, forbidden(doing, resizeRule, err)
 }
 
-func (r *InPlace) rejected(pod *corev1.Pod, state State, reason Reason, err error) Result {
-	res := Result{Path: PathInPlace, State: state, Reason: reason, Message: "the API server says: " + err.Error(), Containers: evidence(pod)}
-	if state == StateDeferred {
-		res.RetryAfter = pollDeferred
-	}
-	return res
-}
-
-// forbidden asks whether RBAC allows the request at all: if it does, an admission plugin or policy has refused the values.
-func (r *InPlace) forbidden(ctx context.Context, pod *corev1.Pod, err error) (Result, error) {
-	review, reviewErr := r.client.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-			Namespace: pod.Namespace, Verb: "patch", Resource: "pods", Subresource: "resize", Name: pod.Name,
-		}},
-	}, metav1.CreateOptions{})
-	if reviewErr == nil && review.Status.Allowed {
-		return r.rejected(pod, StateInfeasible, ReasonRejected, err), nil
-	}
-	e := failure(fmt.Sprintf(`resizing pod %q: add this rule to a role of yours: apiGroups: [""], resources: ["pods/resize"], verbs: ["patch"]`, key(pod)), err)
-	return Result{}, e
+func rejected(pod *corev1.Pod, v verdict, err error) Result {
+	return Stopped(PathInPlace, pod, []Finding{{State: v.state, Reason: v.reason, Message: "the API server says: " + err.Error()}})
 }

@@ -33,6 +33,10 @@ type note struct {
 	spec string
 	// mismatched: the evidence was once seen to differ from spec, so that a match is news.
 	mismatched bool
+	// ours: the fields above are of a patch of this process, so that an older copy of the pod is told from a newer one.
+	ours bool
+	// stale is what the kubelet said when the last patch was answered: of the spec before.
+	stale string
 	// matched is when the evidence was first seen to match spec; zero: not yet.
 	matched time.Time
 }
@@ -65,7 +69,12 @@ func older(a, b *corev1.Pod) bool {
 func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
 	slim := answer.DeepCopy()
 	slim.ManagedFields = nil
-	n := &note{answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer)}
+	n := &note{
+		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer), ours: true,
+	}
+	if answer.Status.ObservedGeneration == 0 {
+		n.stale = kubeletSays(answer).fingerprint()
+	}
 	for _, s := range answer.Status.ContainerStatuses {
 		n.restarts[s.Name] = s.RestartCount
 	}

@@ -2,22 +2,26 @@ package resize
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Finding is one reason why a resize cannot, or may not, be done.
+// criticalPriority is where a kubelet begins to make room for a pod by ending others (scheduling.SystemCriticalPriority).
+const criticalPriority = 2_000_000_000
+
+// Finding is one thing to know before a resize is asked for.
 type Finding struct {
-	// State is StateInfeasible, StateRefused or StateDeferred.
-	State  State  `json:"state"`
+	// State is StateInfeasible, StateRefused or StateDeferred: the resize is not asked for. Empty: it is advice.
+	State  State  `json:"state,omitempty"`
 	Reason Reason `json:"reason"`
 	// Container and Resource are empty where the finding is about the pod.
 	Container string              `json:"container,omitempty"`
 	Resource  corev1.ResourceName `json:"resource,omitempty"`
-	// Message is one line with the numbers.
+	// Have and Want are the two numbers that do not go together; nil where there are none.
+	Have *resource.Quantity `json:"have,omitempty"`
+	Want *resource.Quantity `json:"want,omitempty"`
+	// Message is one line with the rule and the numbers.
 	Message string `json:"message"`
 }
 
@@ -25,26 +29,54 @@ type Finding struct {
 type PlanOptions struct {
 	// AllowRestart lets a change through that the container's resizePolicy turns into a restart.
 	AllowRestart bool
+	// AllowPreemption lets a critical pod grow, for which its kubelet may end other pods of the node.
+	AllowPreemption bool
 }
 
-// Plan finds what would stop a resize, before anybody is asked. It is a pure function; node may be nil, then the pod's size is
-// not checked against it. No finding: nothing known stands against it.
-func Plan(pod *corev1.Pod, node *corev1.Node, want Resources, opts PlanOptions) []Finding {
-	if f := planPod(pod); f != nil {
+// Server is what is known of an API server. The zero value: nothing, and no pods/resize.
+type Server struct {
+	// Resize: it serves pods/resize.
+	Resize bool `json:"resize"`
+	// Minor is the minor version that it says it has; zero: unknown. It is a hint: rules that depend on it are left to the server
+	// where it is unknown.
+	Minor uint `json:"minor,omitempty"`
+}
+
+// Plan finds what would stop a resize, and what to know about it, before anybody is asked. It is a pure function. node may be
+// nil: then the pod's size is not checked against it. Without Server.Resize it plans for the CRI path.
+func Plan(pod *corev1.Pod, node *corev1.Node, server Server, want Resources, opts PlanOptions) []Finding {
+	if f := planPod(pod, node, server); f != nil {
 		return []Finding{*f}
 	}
-	if findings := planNames(pod, want); len(findings) > 0 {
+	if findings := planNames(pod, server, want); len(findings) > 0 {
 		return findings
 	}
+	delta := Changes(pod, want)
+	if len(delta.Containers) == 0 {
+		return nil
+	}
 	target := Target(pod, want)
-	findings := planLimits(pod, want, target)
+	findings := planLimits(delta, target)
 	findings = append(findings, planQOS(pod, target)...)
-	findings = append(findings, planRestart(pod, want, opts)...)
-	return append(findings, planNode(node, want, target)...)
+	findings = append(findings, planMemoryLimit(pod, server, delta, opts)...)
+	findings = append(findings, planRestart(pod, delta, opts)...)
+	findings = append(findings, planPreemption(pod, delta, opts)...)
+	return append(findings, planNode(pod, node, delta, target)...)
+}
+
+// Stops gives the findings for which a resize is not asked for.
+func Stops(findings []Finding) []Finding {
+	var out []Finding
+	for _, f := range findings {
+		if f.State != "" {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // planPod tells which pods cannot be resized at all.
-func planPod(pod *corev1.Pod) *Finding {
+func planPod(pod *corev1.Pod, node *corev1.Node, server Server) *Finding {
 	infeasible := func(reason Reason, why string) *Finding {
 		return &Finding{State: StateInfeasible, Reason: reason, Message: fmt.Sprintf("pod %q %s", key(pod), why)}
 	}
@@ -55,21 +87,28 @@ func planPod(pod *corev1.Pod) *Finding {
 		return infeasible(ReasonPodEnded, "has ended ("+string(pod.Status.Phase)+")")
 	case pod.Annotations[corev1.MirrorPodAnnotationKey] != "":
 		return infeasible(ReasonUnsupportedPod, "is a static pod: change its manifest on the node")
-	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
-		return infeasible(ReasonUnsupportedPod, "runs on Windows, which cannot resize")
+	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows,
+		node != nil && node.Status.NodeInfo.OperatingSystem == string(corev1.Windows):
+		return infeasible(ReasonUnsupportedPod, "runs on Windows, where nothing is resized")
+	case hasPodLevel(pod) && !server.Resize:
+		return infeasible(ReasonUnsupportedPod, "has pod-level resources, which the CRI path does not resize")
+	case hasPodLevel(pod) && server.Minor != 0 && server.Minor < 35:
+		return infeasible(ReasonUnsupportedPod, fmt.Sprintf("has pod-level resources: an API server of 1.%d resizes no such pod", server.Minor))
 	}
 	return nil
 }
 
-// planNames checks that want speaks of containers and resources that exist.
-func planNames(pod *corev1.Pod, want Resources) []Finding {
+func hasPodLevel(pod *corev1.Pod) bool {
+	r := pod.Spec.Resources
+	return r != nil && len(r.Requests)+len(r.Limits) > 0
+}
+
+// planNames checks that want speaks of containers and resources that can be resized.
+func planNames(pod *corev1.Pod, server Server, want Resources) []Finding {
 	var findings []Finding
 	for _, name := range sortedKeys(want.Containers) {
-		if container(pod, name) == nil {
-			findings = append(findings, Finding{
-				State: StateInfeasible, Reason: ReasonUnknownContainer, Container: name,
-				Message: fmt.Sprintf("pod %q has no container %q: %s", key(pod), name, suggest(pod, name)),
-			})
+		if f := planContainer(pod, server, name); f != nil {
+			findings = append(findings, *f)
 			continue
 		}
 		findings = append(findings, planQuantities(name, "requests", want.Containers[name].Requests)...)
@@ -78,18 +117,50 @@ func planNames(pod *corev1.Pod, want Resources) []Finding {
 	return findings
 }
 
+// planContainer tells whether a container of that kind can be resized. Versions: KEP-753, KEP-1287; k/k#128367, #137352.
+func planContainer(pod *corev1.Pod, server Server, name string) *Finding {
+	infeasible := func(why string) *Finding {
+		return &Finding{State: StateInfeasible, Reason: ReasonUnsupportedContainer, Container: name, Message: fmt.Sprintf("container %q %s", name, why)}
+	}
+	old := func(since uint) bool { return server.Minor != 0 && server.Minor < since }
+	_, k := find(pod, name)
+	switch {
+	case k == kindNone:
+		return &Finding{
+			State: StateInfeasible, Reason: ReasonUnknownContainer, Container: name,
+			Message: fmt.Sprintf("pod %q has no container %q: %s", key(pod), name, suggest(pod, name)),
+		}
+	case k == kindEphemeral:
+		return infeasible("is an ephemeral container: these have no resources")
+	case k != kindRegular && !server.Resize:
+		return infeasible("is an init container or sidecar, which the CRI path does not resize")
+	case k == kindSidecar && old(33):
+		return infeasible(fmt.Sprintf("is a sidecar: an API server of 1.%d resizes none, 1.33 is the first", server.Minor))
+	case k == kindInit && old(36):
+		return infeasible(fmt.Sprintf("is an init container: an API server of 1.%d resizes none, 1.36 is the first", server.Minor))
+	case k == kindInit && !runs(pod, name):
+		return infeasible("is an init container that is not running")
+	}
+	return nil
+}
+
+func runs(pod *corev1.Pod, name string) bool {
+	s := status(pod, name)
+	return s != nil && s.State.Running != nil
+}
+
 func planQuantities(name, kind string, list corev1.ResourceList) []Finding {
 	var findings []Finding
 	for _, res := range sortedKeys(list) {
 		q := list[res]
-		f := Finding{State: StateInfeasible, Container: name, Resource: res}
+		f := Finding{State: StateInfeasible, Container: name, Resource: res, Want: &q}
 		switch {
 		case res != corev1.ResourceCPU && res != corev1.ResourceMemory:
 			f.Reason = ReasonUnsupportedResource
 			f.Message = fmt.Sprintf("container %q: %s.%s: only cpu and memory can be resized", name, kind, res)
 		case q.Sign() < 0, kind == "limits" && q.IsZero():
 			f.Reason = ReasonInvalidQuantity
-			f.Message = fmt.Sprintf("container %q: %s.%s: %s is not a quantity that a container can have", name, kind, res, q.String())
+			f.Message = fmt.Sprintf("container %q: %s.%s: %s is not a quantity that a container can be given", name, kind, res, q.String())
 		default:
 			continue
 		}
@@ -98,21 +169,18 @@ func planQuantities(name, kind string, list corev1.ResourceList) []Finding {
 	return findings
 }
 
-func planLimits(pod *corev1.Pod, want, target Resources) []Finding {
+func planLimits(delta, target Resources) []Finding {
 	var findings []Finding
-	for _, c := range pod.Spec.Containers {
-		if _, named := want.Containers[c.Name]; !named {
-			continue
-		}
-		t := target.Containers[c.Name]
-		for _, res := range sortedKeys(t.Limits) {
+	for _, name := range sortedKeys(delta.Containers) {
+		t := target.Containers[name]
+		for _, res := range resizable() {
 			request, limit := t.Requests[res], t.Limits[res]
-			if request.Cmp(limit) <= 0 {
+			if limit.IsZero() || request.Cmp(limit) <= 0 {
 				continue
 			}
 			findings = append(findings, Finding{
-				State: StateInfeasible, Reason: ReasonLimitBelowRequest, Container: c.Name, Resource: res,
-				Message: fmt.Sprintf("container %q: limits.%s %s would be below requests.%s %s", c.Name, res, limit.String(), res, request.String()),
+				State: StateInfeasible, Reason: ReasonLimitBelowRequest, Container: name, Resource: res, Have: &request, Want: &limit,
+				Message: fmt.Sprintf("container %q: limits.%s %s would be below requests.%s %s", name, res, limit.String(), res, request.String()),
 			})
 		}
 	}
@@ -142,145 +210,133 @@ func qosHint(before corev1.PodQOSClass) string {
 	}
 }
 
+// planMemoryLimit knows the API servers of 1.33: they take no lower and no new memory limit unless the container is restarted for
+// it (validateContainerResize in pkg/apis/core/validation; k/k#133012), so that there a raise cannot be taken back.
+func planMemoryLimit(pod *corev1.Pod, server Server, delta Resources, opts PlanOptions) []Finding {
+	if server.Minor != 33 {
+		return nil
+	}
+	var findings []Finding
+	for _, name := range sortedKeys(delta.Containers) {
+		want, asked := delta.Containers[name].Limits[corev1.ResourceMemory]
+		c, _ := find(pod, name)
+		if !asked || opts.AllowRestart && restartsFor(c, corev1.ResourceMemory) {
+			continue
+		}
+		f := Finding{Container: name, Resource: corev1.ResourceMemory, Want: &want}
+		have, limited := c.Resources.Limits[corev1.ResourceMemory]
+		switch {
+		case limited && want.Cmp(have) > 0:
+			f.Reason, f.Have = ReasonNoWayBack, &have
+			f.Message = fmt.Sprintf("container %q: limits.memory cannot be lowered to %s again: an API server of 1.33 takes no decrease", name, have.String())
+		case restartsFor(c, corev1.ResourceMemory):
+			continue // planRestart says so
+		case limited:
+			f.State, f.Reason, f.Have = StateInfeasible, ReasonMemoryLimit, &have
+			f.Message = fmt.Sprintf("container %q: limits.memory cannot be lowered from %s to %s: an API server of 1.33 takes no decrease", name, have.String(), want.String())
+		default:
+			f.State, f.Reason = StateInfeasible, ReasonMemoryLimit
+			f.Message = fmt.Sprintf("container %q: limits.memory %s cannot be added: an API server of 1.33 takes no new memory limit", name, want.String())
+		}
+		findings = append(findings, f)
+	}
+	return findings
+}
+
 // planRestart finds changes that the kubelet would do by restarting the container.
-func planRestart(pod *corev1.Pod, want Resources, opts PlanOptions) []Finding {
+func planRestart(pod *corev1.Pod, delta Resources, opts PlanOptions) []Finding {
 	if opts.AllowRestart {
 		return nil
 	}
 	var findings []Finding
-	changes := missing(pod, want)
-	for _, name := range sortedKeys(changes.Containers) {
-		for _, policy := range container(pod, name).ResizePolicy {
-			if policy.RestartPolicy != corev1.RestartContainer || !names(changes.Containers[name], policy.ResourceName) {
+	for _, name := range sortedKeys(delta.Containers) {
+		c, _ := find(pod, name)
+		for _, res := range resizable() {
+			if !names(delta.Containers[name], res) || !restartsFor(c, res) {
 				continue
 			}
 			findings = append(findings, Finding{
-				State: StateRefused, Reason: ReasonRestartNotAllowed, Container: name, Resource: policy.ResourceName,
-				Message: fmt.Sprintf("container %q would be restarted: its resizePolicy for %s is RestartContainer", name, policy.ResourceName),
+				State: StateRefused, Reason: ReasonRestartNotAllowed, Container: name, Resource: res,
+				Message: fmt.Sprintf("container %q would be restarted: its resizePolicy for %s is RestartContainer", name, res),
 			})
 		}
 	}
 	return findings
 }
 
+func restartsFor(c *corev1.Container, res corev1.ResourceName) bool {
+	for _, policy := range c.ResizePolicy {
+		if policy.ResourceName == res {
+			return policy.RestartPolicy == corev1.RestartContainer
+		}
+	}
+	return false
+}
+
+// planPreemption finds pods for which a kubelet ends others when they do not fit (kubetypes.IsCriticalPod).
+func planPreemption(pod *corev1.Pod, delta Resources, opts PlanOptions) []Finding {
+	if opts.AllowPreemption || pod.Spec.Priority == nil || *pod.Spec.Priority < criticalPriority {
+		return nil
+	}
+	for _, name := range sortedKeys(delta.Containers) {
+		c, _ := find(pod, name)
+		for _, res := range resizable() {
+			want, asked := delta.Containers[name].Requests[res]
+			have := c.Resources.Requests[res]
+			if !asked || want.Cmp(have) <= 0 {
+				continue
+			}
+			return []Finding{{
+				State: StateRefused, Reason: ReasonPreemptionNotAllowed, Container: name, Resource: res, Have: &have, Want: &want,
+				Message: fmt.Sprintf("pod %q has critical priority: if requests.%s %s do not fit, its kubelet ends other pods of the node", key(pod), res, want.String()),
+			}}
+		}
+	}
+	return nil
+}
+
 // planNode finds what the whole node could not hold. Whether it has room now is for the kubelet to say.
-func planNode(node *corev1.Node, want, target Resources) []Finding {
+func planNode(pod *corev1.Pod, node *corev1.Node, delta, target Resources) []Finding {
 	if node == nil {
 		return nil
 	}
 	var findings []Finding
-	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		var total resource.Quantity
-		asked := false
-		for name, t := range target.Containers {
-			total.Add(t.Requests[res])
-			asked = asked || names(want.Containers[name], res)
+	for _, res := range resizable() {
+		total := pod.Spec.Overhead[res].DeepCopy()
+		grows := false
+		for c, k := range containers(pod) {
+			if k == kindInit { // it is over, or it is what needs less than the rest
+				continue
+			}
+			request := target.Containers[c.Name].Requests[res]
+			total.Add(request)
+			_, asked := delta.Containers[c.Name].Requests[res]
+			grows = grows || asked && request.Cmp(c.Resources.Requests[res]) > 0
 		}
 		allocatable, known := node.Status.Allocatable[res]
-		if !asked || !known || total.Cmp(allocatable) <= 0 {
+		if !grows || !known || total.Cmp(allocatable) <= 0 {
 			continue
 		}
 		findings = append(findings, Finding{
-			State: StateInfeasible, Reason: ReasonNodeTooSmall, Resource: res,
+			State: StateInfeasible, Reason: ReasonNodeTooSmall, Resource: res, Have: &allocatable, Want: &total,
 			Message: fmt.Sprintf("the pod would request %s %s, node %q has %s in all", total.String(), res, node.Name, allocatable.String()),
 		})
 	}
 	return findings
 }
 
-// Target gives every regular container's requests and limits of cpu and memory as they are to be: spec with want on top.
-func Target(pod *corev1.Pod, want Resources) Resources {
-	target := Resources{Containers: make(map[string]Requirements, len(pod.Spec.Containers))}
-	for _, c := range pod.Spec.Containers {
-		target.Containers[c.Name] = Merge(specOf(c), want.Containers[c.Name])
-	}
-	return target
-}
-
-// Merge lays want over base. A limit without a request sets the request too, as the API server does when it decodes a pod.
-func Merge(base, want Requirements) Requirements {
-	merged := Requirements{Requests: mergeList(base.Requests, want.Requests), Limits: mergeList(base.Limits, want.Limits)}
-	for res, limit := range merged.Limits {
-		if _, ok := merged.Requests[res]; !ok {
-			merged.Requests[res] = limit
-		}
-	}
-	return merged
-}
-
-func mergeList(base, want corev1.ResourceList) corev1.ResourceList {
-	merged := corev1.ResourceList{}
-	for _, list := range []corev1.ResourceList{base, want} {
-		for res, q := range list {
-			merged[res] = q.DeepCopy()
-		}
-	}
-	return merged
-}
-
-// missing is the part of want that the pod's spec does not have.
-func missing(pod *corev1.Pod, want Resources) Resources {
-	out := Resources{Containers: map[string]Requirements{}}
-	for name, w := range want.Containers {
-		c := container(pod, name)
-		if c == nil {
-			continue
-		}
-		delta := Requirements{
-			Requests: missingFrom(c.Resources.Requests, w.Requests),
-			Limits:   missingFrom(c.Resources.Limits, w.Limits),
-		}
-		if len(delta.Requests)+len(delta.Limits) > 0 {
-			out.Containers[name] = delta
-		}
-	}
-	return out
-}
-
-func missingFrom(have, want corev1.ResourceList) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for res, q := range want {
-		if old, ok := have[res]; !ok || old.Cmp(q) != 0 {
-			out[res] = q
-		}
-	}
-	return out
-}
-
-func specOf(c corev1.Container) Requirements {
-	return Requirements{Requests: onlyResizable(c.Resources.Requests), Limits: onlyResizable(c.Resources.Limits)}
-}
-
-func onlyResizable(list corev1.ResourceList) corev1.ResourceList {
-	out := corev1.ResourceList{}
-	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
-		if q, ok := list[res]; ok {
-			out[res] = q.DeepCopy()
-		}
-	}
-	return out
-}
-
 // qosClass follows ComputePodQOS in pkg/apis/core/v1/helper/qos: sums over regular and init containers; pod-level resources
 // (Kubernetes 1.32 and later) alone where they are set.
 func qosClass(pod *corev1.Pod, target Resources) corev1.PodQOSClass {
-	var all []Requirements
-	if r := pod.Spec.Resources; r != nil {
-		all = append(all, Requirements{Requests: r.Requests, Limits: r.Limits})
-	} else {
-		for _, c := range pod.Spec.InitContainers {
-			all = append(all, specOf(c))
-		}
-		for _, c := range pod.Spec.Containers {
-			all = append(all, target.Containers[c.Name])
-		}
+	if hasPodLevel(pod) {
+		return qosOf(map[string]Requirements{"": {Requests: pod.Spec.Resources.Requests, Limits: pod.Spec.Resources.Limits}})
 	}
-	return qosOf(all)
+	return qosOf(target.Containers)
 }
 
-func qosOf(all []Requirements) corev1.PodQOSClass {
+func qosOf(all map[string]Requirements) corev1.PodQOSClass {
 	declared, guaranteed := false, true
-	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+	for _, res := range resizable() {
 		var requests, limits resource.Quantity
 		for _, r := range all {
 			limit := r.Limits[res]
@@ -300,35 +356,3 @@ func qosOf(all []Requirements) corev1.PodQOSClass {
 		return corev1.PodQOSBurstable
 	}
 }
-
-func container(pod *corev1.Pod, name string) *corev1.Container {
-	i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &pod.Spec.Containers[i]
-}
-
-func names(r Requirements, res corev1.ResourceName) bool {
-	_, request := r.Requests[res]
-	_, limit := r.Limits[res]
-	return request || limit
-}
-
-func suggest(pod *corev1.Pod, name string) string {
-	for _, c := range pod.Spec.InitContainers {
-		if c.Name == name {
-			return "it is an init container, which this version does not resize"
-		}
-	}
-	var have []string
-	for _, c := range pod.Spec.Containers {
-		if strings.HasPrefix(c.Name, name) || strings.HasPrefix(name, c.Name) {
-			return fmt.Sprintf("did you mean %q?", c.Name)
-		}
-		have = append(have, c.Name)
-	}
-	return "it has " + strings.Join(have, ", ")
-}
-
-func key(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }

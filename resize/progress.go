@@ -20,16 +20,24 @@ const (
 	secondLook = 2 * time.Second
 )
 
+// staleFor is how long a kubelet that does not say which spec its conditions speak of (before 1.34) may take to take back, or
+// repeat, what it said of the spec before.
+const staleFor = 5 * time.Second
+
 // progress judges how far the kubelet has got with what the pod's spec says.
 func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 	res := Result{Path: PathInPlace, Containers: evidence(pod)}
+	now := r.opts.Clock.Now()
 	why := notYet(pod)
-	n := r.memory.look(pod, why == nil, r.opts.Clock.Now())
+	n := r.memory.look(pod, why == nil, now)
 	res.Previous = n.previous
 	res.Warnings = restartWarnings(res.Containers, n.restarts)
 	if why == nil {
 		r.confirm(ctx, pod, n, &res)
 		return res
+	}
+	if why.state != StateInProgress && why.fingerprint() == n.stale && now.Sub(n.asked) < staleFor {
+		why = waiting("the kubelet still says what it said before the change: " + why.message)
 	}
 	res.State, res.Reason, res.Message, res.Since, res.RetryAfter = why.state, why.reason, why.message, why.since, why.retryAfter
 	if res.State == StateInProgress {
@@ -38,24 +46,39 @@ func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 	return res
 }
 
-// confirm says Done, unless the kubelet is one whose status must be seen twice.
+// confirm says Done if the node's kubelet is one whose word counts at once, or if it has kept it.
 func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Result) {
 	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
-	trusted := false
+	var kubelet uint
 	if err != nil {
 		res.Warnings = append(res.Warnings, fmt.Sprintf("node %q cannot be read, so its kubelet is taken for an old one: %v", pod.Spec.NodeName, err))
 	} else {
-		kubelet, ok := minor(node.Status.NodeInfo.KubeletVersion)
-		trusted = ok && kubelet >= 34 && pod.Status.ObservedGeneration > 0
+		kubelet, _ = minor(node.Status.NodeInfo.KubeletVersion)
 	}
-	held := r.opts.Clock.Now().Sub(n.matched)
-	if !trusted && !n.mismatched && held < secondLook {
-		res.State, res.Reason, res.RetryAfter = StateInProgress, ReasonWaitingForKubelet, secondLook-held
-		res.Message = "the status matches; on this kubelet it must be seen to stay so for 2s"
+	if wait := r.distrust(pod, n, kubelet); wait > 0 {
+		res.State, res.Reason, res.RetryAfter = StateInProgress, ReasonWaitingForKubelet, wait
+		res.Message = fmt.Sprintf("the status matches; it is Done if it still does in %s", wait.Round(10*time.Millisecond))
+		r.expire(n, res)
 		return
 	}
 	res.State, res.Reason = StateDone, ReasonConfirmed
 	res.Message = fmt.Sprintf("the kubelet of node %q reports what spec says", pod.Spec.NodeName)
+}
+
+// distrust says how long a match must still hold before it counts. Zero: it counts. kubelet is a minor version; 0: unknown.
+func (r *InPlace) distrust(pod *corev1.Pod, n note, kubelet uint) time.Duration {
+	if pod.Status.Resize == "Proposed" && (kubelet == 0 || kubelet >= 32) {
+		return pollSoon // a kubelet of 1.32 clears it when it has seen the change; older ones do not
+	}
+	if n.mismatched {
+		return 0 // it is news
+	}
+	saysWhich := kubelet >= 34 && pod.Status.ObservedGeneration > 0
+	fresh := n.ours || r.opts.LivePods
+	if saysWhich && fresh {
+		return 0
+	}
+	return max(0, secondLook-r.opts.Clock.Now().Sub(n.matched))
 }
 
 // expire turns a resize that takes too long into Unconfirmed.
@@ -79,23 +102,50 @@ type standing struct {
 	retryAfter time.Duration
 }
 
+// fingerprint tells one answer of a kubelet from the next.
+func (s *standing) fingerprint() string {
+	if s == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s %s %s", s.state, s.message, s.since)
+}
+
 // notYet tells why the pod's status does not prove its spec; nil: it does.
 func notYet(pod *corev1.Pod) *standing {
 	if pod.Status.ObservedGeneration > 0 && pod.Status.ObservedGeneration < pod.Generation {
 		return waiting(fmt.Sprintf("the kubelet has seen generation %d, spec is at %d", pod.Status.ObservedGeneration, pod.Generation))
 	}
-	if s := fromConditions(pod); s != nil {
+	if s := kubeletSays(pod); s != nil {
 		return s
 	}
-	if s := fromResizeField(pod); s != nil {
-		return s
-	}
-	for _, c := range pod.Spec.Containers {
-		if s := containerNotYet(c, status(pod, c.Name)); s != nil {
-			return s
+	for c, k := range containers(pod) {
+		s := status(pod, c.Name)
+		if s != nil && over(pod, k, s) {
+			continue
+		}
+		if w := containerNotYet(c, s); w != nil {
+			return w
 		}
 	}
 	return nil
+}
+
+// over says that a container has ended and is not started again.
+func over(pod *corev1.Pod, k kind, s *corev1.ContainerStatus) bool {
+	ended := s.State.Terminated
+	if ended == nil || k == kindSidecar {
+		return false
+	}
+	return k == kindInit || pod.Spec.RestartPolicy == corev1.RestartPolicyNever ||
+		pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure && ended.ExitCode == 0
+}
+
+// kubeletSays reads what the kubelet says itself of a resize; nil: nothing, so that it has none to do.
+func kubeletSays(pod *corev1.Pod) *standing {
+	if s := fromConditions(pod); s != nil {
+		return s
+	}
+	return fromResizeField(pod)
 }
 
 func waiting(message string) *standing {
@@ -106,8 +156,14 @@ func deferred(message string, since time.Time) *standing {
 	return &standing{state: StateDeferred, reason: ReasonNodeFull, message: message, since: since, retryAfter: pollDeferred}
 }
 
+// infeasible tells a pod that is bigger than its node, which servers from 1.36 on refuse themselves, from the kubelet's other
+// reasons: there is nothing but its words to go by (pkg/kubelet/allocation).
 func infeasible(message string, since time.Time) *standing {
-	return &standing{state: StateInfeasible, reason: ReasonRejected, message: message, since: since}
+	s := &standing{state: StateInfeasible, reason: ReasonRejected, message: message, since: since}
+	if strings.Contains(message, "Node didn't have enough capacity") {
+		s.reason = ReasonNodeTooSmall
+	}
+	return s
 }
 
 // fromConditions reads PodResizePending and PodResizeInProgress (1.33 and later): they go away when all is done.
@@ -146,7 +202,7 @@ func fromResizeField(pod *corev1.Pod) *standing {
 	}
 }
 
-func containerNotYet(c corev1.Container, s *corev1.ContainerStatus) *standing {
+func containerNotYet(c *corev1.Container, s *corev1.ContainerStatus) *standing {
 	if s == nil || s.State.Running == nil {
 		w := waiting(fmt.Sprintf("container %q is not running", c.Name))
 		w.reason = ReasonWaitingForContainer
@@ -181,7 +237,7 @@ func onlyCPU(list corev1.ResourceList) corev1.ResourceList {
 // differs gives the first difference in cpu and memory as "cpu is 100m, want 200m". A key that the status lacks is unknown, not
 // different.
 func differs(want, have corev1.ResourceList, same func(corev1.ResourceName, resource.Quantity, resource.Quantity) bool) string {
-	for _, res := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
+	for _, res := range resizable() {
 		w, asked := want[res]
 		h, told := have[res]
 		if asked && told && !same(res, w, h) {
@@ -220,20 +276,16 @@ func condition(pod *corev1.Pod, t corev1.PodConditionType) *corev1.PodCondition 
 	return &pod.Status.Conditions[i]
 }
 
-func status(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	i := slices.IndexFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.Name == name })
-	if i < 0 {
-		return nil
-	}
-	return &pod.Status.ContainerStatuses[i]
-}
-
 // evidence collects what the pod object tells.
 func evidence(pod *corev1.Pod) []ContainerEvidence {
 	all := make([]ContainerEvidence, 0, len(pod.Spec.Containers))
-	for _, c := range pod.Spec.Containers {
+	for c, k := range containers(pod) {
+		s := status(pod, c.Name)
+		if k == kindInit && (s == nil || s.State.Running == nil) {
+			continue
+		}
 		e := ContainerEvidence{Name: c.Name, Desired: specOf(c)}
-		if s := status(pod, c.Name); s != nil {
+		if s != nil {
 			e.Allocated, e.RestartCount = onlyResizable(s.AllocatedResources), s.RestartCount
 			if s.Resources != nil {
 				e.Actual = &Requirements{Requests: onlyResizable(s.Resources.Requests), Limits: onlyResizable(s.Resources.Limits)}
@@ -258,8 +310,8 @@ func restartWarnings(containers []ContainerEvidence, before map[string]int32) []
 // fingerprint tells one wanted state of a pod from another.
 func fingerprint(pod *corev1.Pod) string {
 	var b strings.Builder
-	for _, c := range pod.Spec.Containers {
-		spec := specOf(c)
+	for c := range containers(pod) {
+		spec := c.Resources
 		for _, list := range []corev1.ResourceList{spec.Requests, spec.Limits} {
 			fmt.Fprintf(&b, "%s %s %s;", c.Name, list.Cpu(), list.Memory())
 		}

@@ -36,6 +36,8 @@ const (
 
 	// ReasonUnknownContainer (Infeasible): the pod has no regular container of that name.
 	ReasonUnknownContainer Reason = "UnknownContainer"
+	// ReasonUnsupportedContainer (Infeasible): a container of that kind cannot be resized by this version, or on this path.
+	ReasonUnsupportedContainer Reason = "UnsupportedContainer"
 	// ReasonUnsupportedResource (Infeasible): something else than cpu and memory was asked for.
 	ReasonUnsupportedResource Reason = "UnsupportedResource"
 	// ReasonInvalidQuantity (Infeasible): a quantity is not one a container can have.
@@ -46,23 +48,37 @@ const (
 	ReasonQOSChange Reason = "QOSChange"
 	// ReasonNodeTooSmall (Infeasible): the pod would be bigger than its node.
 	ReasonNodeTooSmall Reason = "NodeTooSmall"
-	// ReasonUnsupportedPod (Infeasible): mirror pod, Windows, pod-level resources.
+	// ReasonMemoryLimit (Infeasible): this version takes no decrease of a memory limit, and no new one.
+	ReasonMemoryLimit Reason = "MemoryLimit"
+	// ReasonLimitRange (Infeasible): a LimitRange of the namespace does not allow the values.
+	ReasonLimitRange Reason = "LimitRange"
+	// ReasonAdmissionDenied (Infeasible): a webhook or an admission policy denied the request.
+	ReasonAdmissionDenied Reason = "AdmissionDenied"
+	// ReasonUnsupportedPod (Infeasible): mirror pod, Windows, pod-level resources, or a feature that the node lacks.
 	ReasonUnsupportedPod Reason = "UnsupportedPod"
 	// ReasonPodEnded (Infeasible): the pod has ended or is being deleted.
 	ReasonPodEnded Reason = "PodEnded"
-	// ReasonRejected (Infeasible): API server, kubelet or an admission policy refused the values; the message has its words.
+	// ReasonRejected (Infeasible): API server or kubelet refused the values; the message has its words.
 	ReasonRejected Reason = "Rejected"
 	// ReasonNotTaken (Infeasible): the API server answered OK and left values out.
 	ReasonNotTaken Reason = "NotTaken"
 
 	// ReasonRestartNotAllowed (Refused): the change would restart a container.
 	ReasonRestartNotAllowed Reason = "RestartNotAllowed"
+	// ReasonPreemptionNotAllowed (Refused): the kubelet might end other pods for this one.
+	ReasonPreemptionNotAllowed Reason = "PreemptionNotAllowed"
 	// ReasonNoPath (Refused): this cluster offers no way to resize this pod.
 	ReasonNoPath Reason = "NoPath"
 	// ReasonNodeDiffers (Refused): the node's kernel does not hold what the kubelet should have set.
 	ReasonNodeDiffers Reason = "NodeDiffers"
 	// ReasonNotEnforced (Refused): enforcement was switched off for this pod.
 	ReasonNotEnforced Reason = "NotEnforced"
+)
+
+// Reasons of a Finding that is advice.
+const (
+	// ReasonNoWayBack: what is asked for cannot be taken back later.
+	ReasonNoWayBack Reason = "NoWayBack"
 )
 
 // Reasons of an Error.

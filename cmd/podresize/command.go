@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,15 +51,21 @@ and the podresize-agent of the node where they do not.`,
 	flags.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
 	clientcmd.BindOverrideFlags(c.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&c.agentNamespace, "agent-namespace", "", "Namespace of the podresize-agents (default podresize-system)")
-	cmd.AddCommand(newSet(c), newStatus(c))
+	cmd.AddCommand(newSet(c), newPlan(c), newStatus(c))
 	return cmd
+}
+
+// addPlanFlags adds what a user may allow.
+func (c *cluster) addPlanFlags(flags *pflag.FlagSet) {
+	flags.BoolVar(&c.plan.AllowRestart, "allow-restart", false, "Allow a change that the container's resizePolicy turns into a restart")
+	flags.BoolVar(&c.plan.AllowPreemption, "allow-preemption", false, "Allow a critical pod to grow, for which its kubelet may end other pods")
 }
 
 // session is one command's connection.
 type session struct {
 	client    kubernetes.Interface
 	namespace string
-	resizer   resize.Resizer
+	resizer   *resize.Adapter
 }
 
 func (c *cluster) connect() (*session, error) {
@@ -88,7 +95,17 @@ func (c *cluster) session(cfg *rest.Config, namespace string) (*session, error) 
 		return nil, fmt.Errorf("preparing the client: %w", err)
 	}
 	cri := fallback.New(generic, fallback.Options{AgentNamespace: c.agentNamespace, Plan: c.plan})
-	return &session{client: typed, namespace: namespace, resizer: resize.NewAdapter(typed, cri, resize.InPlaceOptions{Plan: c.plan})}, nil
+	return &session{client: typed, namespace: namespace, resizer: resize.NewAdapter(typed, cri, resize.InPlaceOptions{Plan: c.plan, LivePods: true})}, nil
+}
+
+// open connects and reads the pod.
+func (c *cluster) open(ctx context.Context, podName string) (*session, *corev1.Pod, error) {
+	session, err := c.connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	pod, err := session.pod(ctx, podName)
+	return session, pod, err
 }
 
 func (s *session) pod(ctx context.Context, name string) (*corev1.Pod, error) {

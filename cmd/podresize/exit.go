@@ -32,6 +32,7 @@ type commandError struct {
 	code   int
 	reason string
 	err    error
+	said   bool // the command's output says it already
 }
 
 func (e *commandError) Error() string { return e.reason + ": " + e.err.Error() }
@@ -92,6 +93,8 @@ func fromResult(res resize.Result) error {
 		code = exitInvalidQuantity
 	case resize.ReasonAgentNotReady:
 		code = exitAgentNotReady
+	case resize.ReasonForbidden:
+		code = exitForbidden
 	default:
 	}
 	return &commandError{code: code, reason: string(res.Reason), err: errors.New(res.Message)}

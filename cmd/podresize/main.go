@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -17,7 +18,8 @@ func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
-	if err != nil {
+	var command *commandError
+	if err != nil && (!errors.As(err, &command) || !command.said) {
 		fmt.Fprintln(os.Stderr, "podresize:", oneLine(err))
 	}
 	return exitCode(err)

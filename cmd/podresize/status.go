@@ -23,11 +23,7 @@ func newStatus(c *cluster) *cobra.Command {
 			if err := checkOutput(output); err != nil {
 				return err
 			}
-			session, err := c.connect()
-			if err != nil {
-				return err
-			}
-			pod, err := session.pod(cmd.Context(), args[0])
+			session, pod, err := c.open(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}

@@ -2,6 +2,7 @@ package fallback
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +23,11 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 		return r.expire(res, r.askedAt(object, applied))
 	}
 	res.Message, res.Since = applied.Message, applied.LastTransitionTime.Time
+	if name, outdated := anotherRun(pod, object); outdated && applied.Status == metav1.ConditionTrue {
+		res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
+		res.Message = fmt.Sprintf("container %q was started anew, and the agent of node %q has not answered for it yet", name, object.Spec.NodeName)
+		return res
+	}
 	if applied.Status == metav1.ConditionTrue {
 		res.State, res.Reason = resize.StateDone, resize.ReasonConfirmed
 		return res
@@ -31,6 +37,18 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 		return r.expire(res, applied.LastTransitionTime.Time)
 	}
 	return res
+}
+
+// anotherRun finds a container of which pod and proof do not speak of the same run: it was restarted, and either may be the older.
+func anotherRun(pod *corev1.Pod, object *v1alpha1.CRIResize) (name string, found bool) {
+	for _, s := range pod.Status.ContainerStatuses {
+		for _, k := range object.Status.Containers {
+			if s.Name == k.Name && s.ContainerID != "" && !strings.HasSuffix(s.ContainerID, "://"+k.ContainerID) {
+				return s.Name, true
+			}
+		}
+	}
+	return "", false
 }
 
 // standing translates the agent's reasons into the caller's.

@@ -99,32 +99,46 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 			Message: "the pod was never resized: it has what its spec says", Containers: evidence(held, nil),
 		}, nil
 	}
-	if res, err := r.stopped(ctx, held, want); res != nil || err != nil {
-		return deref(res), err
+	if covers(pod, object, want) {
+		if stops := resize.Stops(resize.Plan(held, nil, resize.Server{}, want, r.opts.Plan)); len(stops) > 0 {
+			return resize.Stopped(resize.PathCRI, held, stops), nil
+		}
+		return r.wait(ctx, pod, object)
 	}
-	if answered, err := r.agents.alive(ctx, pod.Spec.NodeName); err != nil {
+	findings, err := r.plan(ctx, held, want)
+	if err != nil {
 		return resize.Result{}, err
-	} else if !answered.alive && !covers(pod, object, want) {
-		res := deferred(resize.ReasonAgentNotReady, answered.why)
+	}
+	if stops := resize.Stops(findings); len(stops) > 0 {
+		return resize.Stopped(resize.PathCRI, held, stops), nil
+	}
+	if agent, err := r.agents.alive(ctx, pod.Spec.NodeName); err != nil {
+		return resize.Result{}, err
+	} else if !agent.alive {
+		res := deferred(resize.ReasonAgentNotReady, agent.why)
 		res.Containers = evidence(held, object)
 		return res, nil
 	}
 	return r.ask(ctx, pod, object, want)
 }
 
-// stopped plans on the pod as it is on this path: with the resources that it was given here, not those of its spec.
-func (r *Resizer) stopped(ctx context.Context, held *corev1.Pod, want resize.Resources) (*resize.Result, error) {
-	findings, err := r.plan(ctx, held, want)
+// wait judges what the agent says of an object that asks for all that is wanted. Only an agent that says nothing is looked after.
+func (r *Resizer) wait(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize) (resize.Result, error) {
+	res := r.progress(pod, object)
+	if res.Reason != resize.ReasonWaitingForAgent {
+		return res, nil
+	}
+	agent, err := r.agents.alive(ctx, pod.Spec.NodeName)
 	if err != nil {
-		return nil, err
+		return resize.Result{}, err
 	}
-	if stops := resize.Stops(findings); len(stops) > 0 {
-		res := resize.Stopped(resize.PathCRI, held, stops)
-		return &res, nil
+	if !agent.alive {
+		res.State, res.Reason, res.Message, res.RetryAfter = resize.StateDeferred, resize.ReasonAgentNotReady, agent.why, pollDeferred
 	}
-	return nil, nil
+	return res, nil
 }
 
+// plan looks at the pod as it is on this path: with the resources that it was given here, not those of its spec.
 func (r *Resizer) plan(ctx context.Context, held *corev1.Pod, want resize.Resources) ([]resize.Finding, error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, types.NamespacedName{Name: held.Spec.NodeName}, node); err != nil {
@@ -219,13 +233,6 @@ func podKey(pod *corev1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
 func deferred(reason resize.Reason, message string) resize.Result {
 	return resize.Result{Path: resize.PathCRI, State: resize.StateDeferred, Reason: reason, Message: message, RetryAfter: pollDeferred}
-}
-
-func deref(res *resize.Result) resize.Result {
-	if res == nil {
-		return resize.Result{}
-	}
-	return *res
 }
 
 // Rules that a caller needs, as an error prints them; the ClusterRoles podresize-resizer and podresize-resizer-nodes have them.

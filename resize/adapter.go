@@ -49,6 +49,9 @@ func NewAdapter(client kubernetes.Interface, fallback Resizer, opts InPlaceOptio
 
 // Resize implements Resizer.
 func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (Result, error) {
+	if res, ok := a.inPlace.settled(pod, want); ok {
+		return res, nil
+	}
 	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
 		return Stopped(PathNone, pod, stops), nil
 	}

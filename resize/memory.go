@@ -37,6 +37,9 @@ type note struct {
 	ours bool
 	// stale is what the kubelet said when the last patch was answered: of the spec before.
 	stale string
+	// done is the answer for the pod at doneAt, its resourceVersion: the same object gets the same answer.
+	done   *Result
+	doneAt string
 	// matched is when the evidence was first seen to match spec; zero: not yet.
 	matched time.Time
 }
@@ -100,6 +103,26 @@ func (m *memory) look(pod *corev1.Pod, matches bool, now time.Time) note {
 		n.matched = now
 	}
 	return *n
+}
+
+// settled gives the answer for a pod that was Done at that very resourceVersion.
+func (m *memory) settled(pod *corev1.Pod) (Result, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok || n.done == nil || n.doneAt != pod.ResourceVersion {
+		return Result{}, false
+	}
+	return *n.done, true
+}
+
+// settle notes that a pod is Done, unless something was sent since seen was looked at.
+func (m *memory) settle(pod *corev1.Pod, seen note, res *Result) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.get(pod.UID); ok && pod.ResourceVersion != "" && n.asked.Equal(seen.asked) && n.spec == seen.spec {
+		n.done, n.doneAt = res, pod.ResourceVersion
+	}
 }
 
 func (m *memory) get(uid types.UID) (*note, bool) {

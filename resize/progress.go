@@ -34,6 +34,9 @@ func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 	res.Warnings = restartWarnings(res.Containers, n.restarts)
 	if why == nil {
 		r.confirm(ctx, pod, n, &res)
+		if res.State == StateDone {
+			r.memory.settle(pod, n, &res)
+		}
 		return res
 	}
 	if why.state != StateInProgress && why.fingerprint() == n.stale && now.Sub(n.asked) < staleFor {

@@ -246,15 +246,10 @@ const (
 
 // failure turns a client's error into an *Error; rule is what the caller needs to be allowed.
 func failure(doing, rule string, err error) error {
-	e := &resize.Error{Reason: resize.ReasonUnknown, Message: doing, Retryable: true, Err: err}
-	switch {
-	case apierrors.IsForbidden(err):
+	e := resize.Failure(doing, err)
+	if apierrors.IsForbidden(err) {
 		e.Reason, e.Retryable = resize.ReasonForbidden, false
 		e.Message += ": add this rule to a role of yours: " + rule
-	case apierrors.IsConflict(err):
-		e.Reason = resize.ReasonConflict
-	case apierrors.IsTooManyRequests(err), apierrors.IsServerTimeout(err), apierrors.IsTimeout(err), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err):
-		e.Reason = resize.ReasonUnavailable
 	}
 	return e
 }

@@ -55,7 +55,7 @@ func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (
 	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
 		return Stopped(PathNone, pod, stops), nil
 	}
-	path, finding, err := a.choose(ctx, pod)
+	path, finding, err := a.choose(ctx, pod, want)
 	if err != nil {
 		return Result{}, err
 	}
@@ -70,7 +70,7 @@ func (a *Adapter) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Fo
 	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
 		return Forecast{Findings: stops}, nil
 	}
-	path, finding, err := a.choose(ctx, pod)
+	path, finding, err := a.choose(ctx, pod, want)
 	if err != nil {
 		return Forecast{}, err
 	}
@@ -92,14 +92,17 @@ func (a *Adapter) onAnyPath(pod *corev1.Pod, want Resources) []Finding {
 	return Stops(planNames(pod, Server{Resize: true}, want))
 }
 
-// choose takes the path for one pod.
-func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod) (Resizer, *Finding, error) {
-	facts, err := a.inPlace.server.detect()
-	if err != nil {
-		return nil, nil, err
-	}
+// choose takes the path for one pod. What the API server serves matters only if there is something to send.
+func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod, want Resources) (Resizer, *Finding, error) {
 	switch a.support(ctx, pod) {
 	case nodeYes:
+		if len(Changes(pod, want).Containers) == 0 {
+			return a.inPlace, nil, nil
+		}
+		facts, err := a.inPlace.server.detect()
+		if err != nil {
+			return nil, nil, err
+		}
 		if facts.Resize {
 			return a.inPlace, nil, nil
 		}

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -79,7 +80,7 @@ func suggest(pod *corev1.Pod, name string) string {
 	if best != "" {
 		return fmt.Sprintf("did you mean %q?", best)
 	}
-	return fmt.Sprintf("it has %q", have)
+	return "it has " + strings.Join(have, ", ")
 }
 
 // distance is how many letters have to be added, removed or changed (Levenshtein).

@@ -41,7 +41,7 @@ func (s *server) detect() (Server, error) {
 	}
 	list, err := s.discovery.ServerResourcesForGroupVersion("v1")
 	if err != nil {
-		return Server{}, failure("discovering what the API server serves", err)
+		return Server{}, Failure("discovering what the API server serves", err)
 	}
 	s.facts = Server{Resize: slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })}
 	if info, err := s.discovery.ServerVersion(); err == nil {
@@ -113,7 +113,7 @@ func mayResize(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod
 		}},
 	}, metav1.CreateOptions{})
 	if err != nil {
-		return false, failure(fmt.Sprintf("asking whether pod %q may be resized", key(pod)), err)
+		return false, Failure(fmt.Sprintf("asking whether pod %q may be resized", key(pod)), err)
 	}
 	return review.Status.Allowed, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,8 +41,9 @@ func (e *Error) Unwrap() error { return e.Err }
 // errContradiction: the answer does not fit what was detected of the API server: detect again.
 var errContradiction = errors.New("the API server has changed since it was asked what it serves")
 
-// failure turns a client's error into an *Error.
-func failure(doing string, err error) *Error {
+// Failure turns an error of a Kubernetes client into an *Error: what is not understood is retryable. doing is a gerund, such as
+// reading pod "ns/name".
+func Failure(doing string, err error) *Error {
 	e := &Error{Reason: ReasonUnknown, Message: doing, Retryable: true, Err: err}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		e.RetryAfter = time.Duration(seconds) * time.Second
@@ -81,13 +83,15 @@ func podGone(pod *corev1.Pod, err error) *Error {
 	switch {
 	case s.Reason == metav1.StatusReasonNotFound && s.Details.Kind == "namespaces":
 		return gone("namespace %q of pod %q does not exist", s.Details.Name, key(pod))
-	case s.Reason == metav1.StatusReasonNotFound && s.Details.Name == pod.Name:
+	case s.Reason == metav1.StatusReasonNotFound && s.Details.Name == pod.Name && !apierrors.IsUnexpectedServerError(err):
 		return gone("pod %q does not exist", key(pod))
-	case s.Reason == metav1.StatusReasonConflict && strings.Contains(s.Message, "UID in precondition"):
+	case s.Reason == metav1.StatusReasonInvalid && slices.ContainsFunc(s.Details.Causes, isUID): // as pods/resize says it
 		return gone("pod %q is not the pod it was: another has its name", key(pod))
 	}
 	return nil
 }
+
+func isUID(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
 
 // contradicted recognises the answers of an API server that has no pods/resize, or has it switched off: the endpoint is not
 // there, or a change of resources is not among those that may be made (k/website#41365, kubeblocks#8999).

@@ -214,16 +214,16 @@ func (r *InPlace) refused(ctx context.Context, pod *corev1.Pod, err error) (Resu
 	}
 	if contradicted(err) {
 		r.server.forget()
-		return Result{}, failure(doing, fmt.Errorf("%w: %w", errContradiction, err))
+		return Result{}, Failure(doing, fmt.Errorf("%w: %w", errContradiction, err))
 	}
 	if v, ok := rejection(err); ok {
 		return rejected(pod, v, err), nil
 	}
 	if !apierrors.IsForbidden(err) {
-		return Result{}, failure(doing, err)
+		return Result{}, Failure(doing, err)
 	}
 	if allowed, reviewErr := mayResize(ctx, r.client, pod); reviewErr == nil && allowed {
-		return Result{}, failure(doing, err) // an admission plugin whose words are unknown, or that is not ready yet
+		return Result{}, Failure(doing, err) // an admission plugin whose words are unknown, or that is not ready yet
 	}
 	return Result{}, forbidden(doing, resizeRule, err)
 }

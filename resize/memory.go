@@ -99,7 +99,7 @@ func (m *memory) look(pod *corev1.Pod, matches bool, now time.Time) note {
 	switch {
 	case !matches:
 		n.mismatched, n.matched = true, time.Time{}
-	case n.matched.IsZero():
+	case n.matched.IsZero() && n.answer == nil: // else it is the patch's own answer that is looked at
 		n.matched = now
 	}
 	return *n

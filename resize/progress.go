@@ -49,16 +49,13 @@ func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 	return res
 }
 
-// confirm says Done if the node's kubelet is one whose word counts at once, or if it has kept it.
+// confirm says Done if the kubelet's word counts at once, or if it has kept it.
 func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Result) {
-	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
-	var kubelet uint
-	if err != nil {
-		res.Warnings = append(res.Warnings, fmt.Sprintf("node %q cannot be read, so its kubelet is taken for an old one: %v", pod.Spec.NodeName, err))
-	} else {
-		kubelet, _ = minor(node.Status.NodeInfo.KubeletVersion)
+	wait, warning := r.distrust(ctx, pod, n)
+	if warning != "" {
+		res.Warnings = append(res.Warnings, warning)
 	}
-	if wait := r.distrust(pod, n, kubelet); wait > 0 {
+	if wait > 0 {
 		res.State, res.Reason, res.RetryAfter = StateInProgress, ReasonWaitingForKubelet, wait
 		res.Message = fmt.Sprintf("the status matches; it is Done if it still does in %s", wait.Round(10*time.Millisecond))
 		r.expire(n, res)
@@ -68,20 +65,36 @@ func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Res
 	res.Message = fmt.Sprintf("the kubelet of node %q reports what spec says", pod.Spec.NodeName)
 }
 
-// distrust says how long a match must still hold before it counts. Zero: it counts. kubelet is a minor version; 0: unknown.
-func (r *InPlace) distrust(pod *corev1.Pod, n note, kubelet uint) time.Duration {
-	if pod.Status.Resize == "Proposed" && (kubelet == 0 || kubelet >= 32) {
-		return pollSoon // a kubelet of 1.32 clears it when it has seen the change; older ones do not
+// distrust says how long a match must still hold before it counts; zero: it counts. The node is read only where its kubelet's
+// version decides that.
+func (r *InPlace) distrust(ctx context.Context, pod *corev1.Pod, n note) (wait time.Duration, warning string) {
+	if n.answer != nil {
+		return secondLook, "" // the caller's copy is older than the last patch, whose answer shows what was before it
 	}
-	if n.mismatched {
-		return 0 // it is news
+	proposed := pod.Status.Resize == "Proposed"
+	rest := secondLook - r.opts.Clock.Now().Sub(n.matched)
+	if n.mismatched || rest < 0 { // the match is news, or it has held
+		rest = 0
 	}
-	saysWhich := kubelet >= 34 && pod.Status.ObservedGeneration > 0
-	fresh := n.ours || r.opts.LivePods
-	if saysWhich && fresh {
-		return 0
+	saysWhich := pod.Status.ObservedGeneration > 0 && (n.ours || r.opts.LivePods)
+	if !proposed && (rest == 0 || !saysWhich) {
+		return rest, ""
 	}
-	return max(0, secondLook-r.opts.Clock.Now().Sub(n.matched))
+	var kubelet uint
+	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
+	if err != nil {
+		warning = fmt.Sprintf("node %q cannot be read, so its kubelet is taken for an old one: %v", pod.Spec.NodeName, err)
+	} else {
+		kubelet, _ = minor(node.Status.NodeInfo.KubeletVersion)
+	}
+	switch {
+	case proposed && (kubelet == 0 || kubelet >= 32):
+		return pollSoon, warning // a kubelet of 1.32 clears it when it has seen the change; older ones do not
+	case kubelet >= 34 && saysWhich:
+		return 0, warning
+	default:
+		return rest, warning
+	}
 }
 
 // expire turns a resize that takes too long into Unconfirmed.
@@ -237,13 +250,16 @@ func onlyCPU(list corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// differs gives the first difference in cpu and memory as "cpu is 100m, want 200m". A key that the status lacks is unknown, not
-// different.
+// differs gives the first difference in cpu and memory as "cpu is 100m, want 200m". Kubelets report every key that they have
+// allocated (convertToAPIContainerStatuses in pkg/kubelet/kubelet_pods.go), so one that the status lacks is still to come.
 func differs(want, have corev1.ResourceList, same func(corev1.ResourceName, resource.Quantity, resource.Quantity) bool) string {
 	for _, res := range resizable() {
 		w, asked := want[res]
 		h, told := have[res]
-		if asked && told && !same(res, w, h) {
+		switch {
+		case asked && !told:
+			return fmt.Sprintf("%s is not set, want %s", res, w.String())
+		case asked && !same(res, w, h):
 			return fmt.Sprintf("%s is %s, want %s", res, h.String(), w.String())
 		}
 	}

@@ -72,11 +72,14 @@ func missingFrom(have, want corev1.ResourceList) corev1.ResourceList {
 	return out
 }
 
-// Replaced gives the values of the pod's spec that delta takes the place of.
+// Replaced gives the values of the pod's spec that delta takes the place of; containers that the pod does not have are left out.
 func Replaced(pod *corev1.Pod, delta Resources) Resources {
 	out := Resources{Containers: make(map[string]Requirements, len(delta.Containers))}
 	for name, d := range delta.Containers {
 		c, _ := find(pod, name)
+		if c == nil {
+			continue
+		}
 		out.Containers[name] = Requirements{Requests: pick(c.Resources.Requests, d.Requests), Limits: pick(c.Resources.Limits, d.Limits)}
 	}
 	return out

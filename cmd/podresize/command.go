@@ -116,7 +116,7 @@ func (s *session) pod(ctx context.Context, name string) (*corev1.Pod, error) {
 	case apierrors.IsForbidden(err):
 		return nil, &commandError{code: exitForbidden, reason: string(resize.ReasonForbidden), err: fmt.Errorf(`reading pod %q: add this rule to a role of yours: apiGroups: [""], resources: ["pods"], verbs: ["get"]: %w`, s.namespace+"/"+name, err)}
 	case err != nil:
-		return nil, fmt.Errorf("reading pod %q: %w", s.namespace+"/"+name, err)
+		return nil, fromFailure(resize.Failure(fmt.Sprintf("reading pod %q", s.namespace+"/"+name), err))
 	}
 	return pod, nil
 }

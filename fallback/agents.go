@@ -77,6 +77,7 @@ func (a *agents) age(node string, renewed time.Time) time.Duration {
 			return now.Sub(s.at)
 		}
 	}
-	a.seen.Add(node, sighting{renewed: renewed, at: renewed})
-	return now.Sub(renewed).Abs()
+	age := now.Sub(renewed).Abs()
+	a.seen.Add(node, sighting{renewed: renewed, at: now.Add(-age)})
+	return age
 }

@@ -34,9 +34,16 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 	}
 	res.State, res.Reason, res.RetryAfter = standing(applied.Reason)
 	if res.State == resize.StateInProgress {
-		return r.expire(res, applied.LastTransitionTime.Time)
+		return r.expire(res, later(r.askedAt(object, applied), applied.LastTransitionTime.Time))
 	}
 	return res
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // anotherRun finds a container of which pod and proof do not speak of the same run: it was restarted, and either may be the older.

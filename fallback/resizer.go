@@ -194,10 +194,10 @@ func (r *Resizer) get(ctx context.Context, pod *corev1.Pod) (*v1alpha1.CRIResize
 }
 
 func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
+	if err := r.stillThere(ctx, pod); err != nil {
+		return nil, err
+	}
 	if object == nil {
-		if err := r.stillThere(ctx, pod); err != nil {
-			return nil, err
-		}
 		created := newObject(pod, want)
 		return created, r.client.Create(ctx, created)
 	}
@@ -206,7 +206,8 @@ func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.C
 	return updated, r.client.Update(ctx, updated)
 }
 
-// stillThere makes sure, before the first write for a pod, that the caller's copy is not of a pod that is gone.
+// stillThere makes sure, before each write, that the caller's copy is not of a pod that is gone: its CRIResize may outlive it until
+// it is garbage-collected.
 func (r *Resizer) stillThere(ctx context.Context, pod *corev1.Pod) error {
 	live := &metav1.PartialObjectMetadata{}
 	live.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))

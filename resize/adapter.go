@@ -99,7 +99,7 @@ func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod, want Resources) (
 		if len(Changes(pod, want).Containers) == 0 {
 			return a.inPlace, nil, nil
 		}
-		facts, err := a.inPlace.server.detect()
+		facts, err := a.inPlace.server.detect(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -27,32 +27,61 @@ type server struct {
 	discovery discovery.DiscoveryInterface
 	clock     clock.PassiveClock
 
-	mu    sync.Mutex
-	facts Server
-	until time.Time
+	mu     sync.Mutex
+	facts  Server
+	err    error
+	until  time.Time     // when facts are no longer believed
+	asking chan struct{} // closed when the question under way is answered; nil: there is none
 }
 
-// detect asks discovery unless the last answer is still believed. The version is a hint, so that not getting one is no failure.
-func (s *server) detect() (Server, error) {
+// detect gives what is believed, or asks. Many callers share one question, and each waits no longer than its ctx: the discovery
+// client takes none.
+func (s *server) detect(ctx context.Context) (Server, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.clock.Now().Before(s.until) {
+		defer s.mu.Unlock()
 		return s.facts, nil
 	}
+	if s.asking == nil {
+		s.asking = make(chan struct{})
+		go s.ask(s.asking)
+	}
+	answered := s.asking
+	s.mu.Unlock()
+	select {
+	case <-answered:
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.facts, s.err
+	case <-ctx.Done():
+		return Server{}, Failure("discovering what the API server serves", ctx.Err())
+	}
+}
+
+// ask asks discovery. The version is a hint, so that not getting one is no failure.
+func (s *server) ask(answered chan struct{}) {
+	var facts Server
+	var failure error
 	list, err := s.discovery.ServerResourcesForGroupVersion("v1")
 	if err != nil {
-		return Server{}, Failure("discovering what the API server serves", err)
+		failure = Failure("discovering what the API server serves", err)
+	} else {
+		facts.Resize = slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })
+		if info, err := s.discovery.ServerVersion(); err == nil {
+			facts.Minor, _ = minor(info.GitVersion)
+		}
 	}
-	s.facts = Server{Resize: slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == "pods/resize" })}
-	if info, err := s.discovery.ServerVersion(); err == nil {
-		s.facts.Minor, _ = minor(info.GitVersion)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.facts, s.err, s.asking = facts, failure, nil
+	switch {
+	case failure != nil:
+	case facts.Resize:
+		s.until = s.clock.Now().Add(haveResizeFor)
+	default:
+		s.until = s.clock.Now().Add(lackResizeFor)
 	}
-	believed := lackResizeFor
-	if s.facts.Resize {
-		believed = haveResizeFor
-	}
-	s.until = s.clock.Now().Add(believed)
-	return s.facts, nil
+	close(answered)
 }
 
 // forget drops what was detected, after an answer that contradicts it.

@@ -129,7 +129,7 @@ func (r *InPlace) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Fo
 
 // plan gathers what the plan wants to know. What cannot be read is not checked, and that is said.
 func (r *InPlace) plan(ctx context.Context, pod *corev1.Pod, want Resources) (findings []Finding, warnings []string) {
-	facts, err := r.server.detect()
+	facts, err := r.server.detect(ctx)
 	if err != nil {
 		warnings = append(warnings, err.Error())
 	}

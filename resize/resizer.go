@@ -61,7 +61,7 @@ const (
 	StateRefused State = "Refused"
 )
 
-// Result is the answer to one Resize.
+// Result is the answer to one Resize. It is to be read, not changed: answers that are alike may share what they point to.
 type Result struct {
 	Path  Path  `json:"path,omitempty"`
 	State State `json:"state"`

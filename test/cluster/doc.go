@@ -1,0 +1,34 @@
+// Package cluster runs a real Kubernetes of any release from 1.26 to 1.37 on
+// this one Linux machine, without Docker and without pulling an image: etcd,
+// kube-apiserver, kube-controller-manager and kube-scheduler as processes, and
+// for each node one containerd and one kubelet. It needs root.
+//
+//	c, err := cluster.Start(ctx, cluster.Config{
+//		Name:       "resize",
+//		Kubernetes: "1.26",
+//		Nodes:      []cluster.Node{{Name: "n1"}, {Name: "n2", Kubernetes: "1.33"}},
+//		Progress:   os.Stderr,
+//	})
+//	defer c.Stop(context.WithoutCancel(ctx))
+//	pod, err := c.RunPod(ctx, pod)           // created, Running and Ready
+//	figures, err := c.Cgroup(ctx, pod, "app") // what the kernel holds now
+//
+// Several clusters run side by side; each has a name, an index and, from the
+// index, its own loopback addresses. A cluster lives in StateDir/<name>, and
+// any process can Open or Down it.
+//
+// What makes a clean end possible after a Ctrl-C or a kill -9 at any moment:
+//
+//   - Every process of a cluster is born in a cgroup of that cluster and its
+//     containers live in others below it, so the kernel knows them all.
+//   - Each node has a mount namespace of its own. Its mounts die with its last
+//     process, and /run/containerd, /var/lib/kubelet and /var/log/pods are the
+//     usual paths on every node, so manifests need no change for the test bed.
+//   - What is changed on the machine itself is written down before it is done.
+//
+// One file per question: which releases there are (versions.go), how they are
+// built (module.go, binaries.go), what the user asks for (config.go), how a
+// cluster comes up (start.go, controlplane.go, node.go, certs.go) and goes
+// (down.go, host.go), what a test does with it (client.go, pods.go, apply.go,
+// images.go, cgroups.go, audit.go, component.go).
+package cluster

@@ -89,7 +89,7 @@ func (a *Adapter) onAnyPath(pod *corev1.Pod, want Resources) []Finding {
 	if f := planPod(pod, nil, Server{Resize: true}); f != nil {
 		return []Finding{*f}
 	}
-	return Stops(planNames(pod, Server{Resize: true}, want))
+	return planNames(pod, Server{Resize: true}, want, Changes(pod, want))
 }
 
 // choose takes the path for one pod. What the API server serves matters only if there is something to send.
@@ -106,7 +106,6 @@ func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod, want Resources) (
 		if facts.Resize {
 			return a.inPlace, nil, nil
 		}
-		a.inPlace.server.forget() // the node is ahead of what was detected: perhaps an upgrade
 		return nil, noPath("the kubelet resizes in place, but the API server has no pods/resize (1.32 and later): it would undo any other change, and a patch of the pod (1.27 to 1.31) is not supported"), nil
 	case nodeNo:
 		if a.fallback != nil {

@@ -100,12 +100,7 @@ func (r *InPlace) settled(pod *corev1.Pod, want Resources) (Result, bool) {
 	if !ok || len(Changes(pod, want).Containers) > 0 {
 		return Result{}, false
 	}
-	for name := range want.Containers {
-		if c, _ := find(pod, name); c == nil {
-			return Result{}, false
-		}
-	}
-	return res, true
+	return res, len(unknown(pod, want)) == 0
 }
 
 // Plan implements Planner.
@@ -173,6 +168,9 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (R
 	answer, err := r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
 	if err != nil {
 		return r.refused(ctx, pod, err)
+	}
+	if answer.UID != pod.UID {
+		return Result{}, &Error{Reason: ReasonUnknown, Retryable: true, Message: fmt.Sprintf("resizing pod %q: the answer is not that pod", key(pod))}
 	}
 	if left := Changes(answer, delta); len(left.Containers) > 0 {
 		return Result{

@@ -2,9 +2,11 @@ package resize
 
 import (
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/utils/ptr"
 )
 
 // criticalPriority is where a kubelet begins to make room for a pod by ending others (scheduling.SystemCriticalPriority).
@@ -48,10 +50,10 @@ func Plan(pod *corev1.Pod, node *corev1.Node, server Server, want Resources, opt
 	if f := planPod(pod, node, server); f != nil {
 		return []Finding{*f}
 	}
-	if findings := planNames(pod, server, want); len(findings) > 0 {
+	delta := Changes(pod, want)
+	if findings := planNames(pod, server, want, delta); len(findings) > 0 {
 		return findings
 	}
-	delta := Changes(pod, want)
 	if len(delta.Containers) == 0 {
 		return nil
 	}
@@ -103,18 +105,37 @@ func hasPodLevel(pod *corev1.Pod) bool {
 	return r != nil && len(r.Requests)+len(r.Limits) > 0
 }
 
-// planNames checks that want speaks of containers and resources that can be resized.
-func planNames(pod *corev1.Pod, server Server, want Resources) []Finding {
+// planNames checks that want names containers that there are, and changes what can be changed.
+func planNames(pod *corev1.Pod, server Server, want, delta Resources) []Finding {
 	var findings []Finding
-	for _, name := range sortedKeys(want.Containers) {
-		if f := planContainer(pod, server, name); f != nil {
+	for _, name := range unknown(pod, want) {
+		findings = append(findings, *planContainer(pod, server, name))
+	}
+	for c := range containers(pod) {
+		d, changes := delta.Containers[c.Name]
+		if !changes {
+			continue
+		}
+		if f := planContainer(pod, server, c.Name); f != nil {
 			findings = append(findings, *f)
 			continue
 		}
-		findings = append(findings, planQuantities(name, "requests", want.Containers[name].Requests)...)
-		findings = append(findings, planQuantities(name, "limits", want.Containers[name].Limits)...)
+		findings = append(findings, planQuantities(c.Name, "requests", d.Requests)...)
+		findings = append(findings, planQuantities(c.Name, "limits", d.Limits)...)
 	}
 	return findings
+}
+
+// unknown gives the names in want that are not those of regular or init containers, in order.
+func unknown(pod *corev1.Pod, want Resources) []string {
+	var names []string
+	for name := range want.Containers {
+		if c, _ := find(pod, name); c == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // planContainer tells whether a container of that kind can be resized. Versions: KEP-753, KEP-1287; k/k#128367, #137352.
@@ -153,18 +174,19 @@ func planQuantities(name, kind string, list corev1.ResourceList) []Finding {
 	var findings []Finding
 	for _, res := range sortedKeys(list) {
 		q := list[res]
-		f := Finding{State: StateInfeasible, Container: name, Resource: res, Want: &q}
+		reason, why := ReasonInvalidQuantity, ""
 		switch {
 		case res != corev1.ResourceCPU && res != corev1.ResourceMemory:
-			f.Reason = ReasonUnsupportedResource
-			f.Message = fmt.Sprintf("container %q: %s.%s: only cpu and memory can be resized", name, kind, res)
+			reason, why = ReasonUnsupportedResource, "only cpu and memory can be resized"
 		case q.Sign() < 0, kind == "limits" && q.IsZero():
-			f.Reason = ReasonInvalidQuantity
-			f.Message = fmt.Sprintf("container %q: %s.%s: %s is not a quantity that a container can be given", name, kind, res, q.String())
+			why = q.String() + " is not a quantity that a container can be given"
 		default:
 			continue
 		}
-		findings = append(findings, f)
+		findings = append(findings, Finding{
+			State: StateInfeasible, Reason: reason, Container: name, Resource: res, Want: ptr.To(list[res]),
+			Message: fmt.Sprintf("container %q: %s.%s: %s", name, kind, res, why),
+		})
 	}
 	return findings
 }

@@ -105,4 +105,11 @@ func enforced(object *v1alpha1.CRIResize) bool {
 	return object.Spec.Enforce == nil || *object.Spec.Enforce
 }
 
-func asksNothing(want resize.Resources) bool { return len(want.Containers) == 0 }
+func asksNothing(want resize.Resources) bool {
+	for _, w := range want.Containers {
+		if len(w.Requests)+len(w.Limits) > 0 {
+			return false
+		}
+	}
+	return true
+}

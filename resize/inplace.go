@@ -165,7 +165,11 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (R
 	if err != nil {
 		return Result{}, &Error{Reason: ReasonUnknown, Message: fmt.Sprintf("encoding the patch of pod %q", key(pod)), Err: err}
 	}
-	answer, err := r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+	answer := &corev1.Pod{}
+	err = r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("resize").
+		MaxRetries(0). // by itself the client would send it up to 11 times, and wait in between
+		Body(patch).Do(ctx).Into(answer)
 	if err != nil {
 		return r.refused(ctx, pod, err)
 	}

@@ -38,6 +38,13 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 
 It takes the kubelet's own in-place resize where API server and node have it,
 and the podresize-agent of the node where they do not.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return &commandError{code: exitUsage, reason: "Usage", err: fmt.Errorf("unknown command %q: set, plan and status are known", args[0])}
+		},
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -328,12 +328,19 @@ func restartWarnings(containers []ContainerEvidence, before map[string]int32) []
 
 // fingerprint tells one wanted state of a pod from another.
 func fingerprint(pod *corev1.Pod) string {
-	var b strings.Builder
+	b := make([]byte, 0, 256)
+	var digits [32]byte
 	for c := range containers(pod) {
-		spec := c.Resources
-		for _, list := range []corev1.ResourceList{spec.Requests, spec.Limits} {
-			fmt.Fprintf(&b, "%s %s %s;", c.Name, list.Cpu(), list.Memory())
+		b = append(append(b, c.Name...), ':')
+		for _, list := range [...]corev1.ResourceList{c.Resources.Requests, c.Resources.Limits} {
+			for _, res := range resizable() {
+				if q, ok := list[res]; ok {
+					number, suffix := q.CanonicalizeBytes(digits[:0])
+					b = append(append(b, number...), suffix...)
+				}
+				b = append(b, ' ')
+			}
 		}
 	}
-	return b.String()
+	return string(b)
 }

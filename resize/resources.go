@@ -101,11 +101,21 @@ func specOf(c *corev1.Container) Requirements {
 }
 
 // resizable are the resources that can be changed.
-func resizable() []corev1.ResourceName {
-	return []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
+func resizable() [2]corev1.ResourceName {
+	return [...]corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 }
 
+// onlyResizable gives the entries for cpu and memory: the list itself where it has no others, so it is to be read only.
 func onlyResizable(list corev1.ResourceList) corev1.ResourceList {
+	others := len(list)
+	for _, res := range resizable() {
+		if _, ok := list[res]; ok {
+			others--
+		}
+	}
+	if others == 0 {
+		return list
+	}
 	out := corev1.ResourceList{}
 	for _, res := range resizable() {
 		if q, ok := list[res]; ok {

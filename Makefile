@@ -65,6 +65,10 @@ define go-test-e2e
 		END { if (!passed && !args) { print "FAIL: no test ran"; exit 1 }; exit skipped > 0 }' $(BIN)/e2e.log
 endef
 
+.PHONY: bench
+bench: ## measure on real clusters, beside kubectl, and write the figures into docs/benchmarks.md
+	cd test && go run ./bench
+
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## golangci-lint over all modules
 	$(GOLANGCI_LINT) run

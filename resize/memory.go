@@ -31,6 +31,8 @@ type note struct {
 	asked time.Time
 	// spec is the fingerprint of the resources that the fields below speak of.
 	spec string
+	// generation is the pod's, of the last patch; zero before Kubernetes 1.33.
+	generation int64
 	// mismatched: the evidence was once seen to differ from spec, so that a match is news.
 	mismatched bool
 	// ours: the fields above are of a patch of this process, so that an older copy of the pod is told from a newer one.
@@ -68,12 +70,13 @@ func older(a, b *corev1.Pod) bool {
 	return err == nil && order < 0
 }
 
-// sent notes what a patch answered.
+// sent notes what a patch answered. A patch that changed nothing (the caller's copy was old) leaves what is known as it is.
 func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
 	slim := answer.DeepCopy()
 	slim.ManagedFields = nil
 	n := &note{
-		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer), ours: true,
+		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer),
+		generation: answer.Generation, ours: true,
 	}
 	if answer.Status.ObservedGeneration == 0 {
 		n.stale = kubeletSays(answer).fingerprint()
@@ -83,6 +86,10 @@ func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if old, ok := m.get(answer.UID); ok && old.ours && old.spec == n.spec && n.generation > 0 && old.generation == n.generation {
+		old.answer = slim
+		return
+	}
 	m.notes.Add(answer.UID, n)
 }
 

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/podresize/podresize/test/cluster"
+)
+
+// figures is all that one run measures.
+type figures struct {
+	setting setting
+	ways    []*way
+	decide  decision
+	burst   burst
+}
+
+func run(ctx context.Context, o options, progress io.Writer) (err error) {
+	if err := o.validate(); err != nil {
+		return err
+	}
+	if _, err := splitReport(o.output); err != nil { // now, not after ten minutes
+		return err
+	}
+	dir, err := os.MkdirTemp("", "podresize-bench-")
+	if err != nil {
+		return fmt.Errorf("making a directory: %w", err)
+	}
+	defer os.RemoveAll(dir)
+	b := &bench{options: o, dir: dir, progress: progress}
+	defer func() { err = errors.Join(err, b.cleanUp(context.WithoutCancel(ctx))) }()
+	if err := b.cleanUp(ctx); err != nil { // of a run that was killed
+		return err
+	}
+	f, err := b.measure(ctx)
+	if err != nil {
+		return err
+	}
+	return f.write(o.output)
+}
+
+// bench is one run.
+type bench struct {
+	options
+
+	dir      string
+	progress io.Writer
+	sites    []*site
+}
+
+// releases are the clusters of a run.
+func releases() []string { return []string{"1.26", "1.33", "1.37"} }
+
+func (b *bench) say(format string, args ...any) {
+	_, _ = fmt.Fprintf(b.progress, format+"\n", args...) // a reader that went away is no reason to stop
+}
+
+func (b *bench) cleanUp(ctx context.Context) error {
+	for _, s := range b.sites {
+		s.close()
+	}
+	var errs []error
+	for _, release := range releases() {
+		errs = append(errs, cluster.Down(ctx, siteName(release), b.progress))
+	}
+	return errors.Join(errs...)
+}
+
+func (b *bench) measure(ctx context.Context) (*figures, error) {
+	f := &figures{}
+	if err := f.setting.look(ctx, b.options); err != nil {
+		return nil, err
+	}
+	kubectl, err := cluster.Kubectl(ctx, b.progress)
+	if err != nil {
+		return nil, err
+	}
+	for _, release := range releases() {
+		s, err := b.openSite(ctx, release)
+		if err != nil {
+			return nil, fmt.Errorf("setting up Kubernetes %s: %w", release, err)
+		}
+		b.sites = append(b.sites, s)
+		f.setting.releases = append(f.setting.releases, s.release)
+	}
+	if err := f.setting.readPrograms(ctx); err != nil {
+		return nil, err
+	}
+	if f.ways, err = b.openWays(ctx, kubectl); err != nil {
+		return nil, err
+	}
+	if err := b.latencies(ctx, f.ways); err != nil {
+		return nil, err
+	}
+	newest := b.sites[len(b.sites)-1]
+	b.say("Deciding for one cached pod")
+	if f.decide, err = decide(ctx, newest); err != nil {
+		return nil, err
+	}
+	f.burst, err = b.measureBurst(ctx, newest)
+	return f, err
+}
+
+// openWays: podresize on every release, and kubectl where there is a subresource for it.
+func (b *bench) openWays(ctx context.Context, kubectl string) ([]*way, error) {
+	var all []*way
+	for _, s := range b.sites {
+		w, err := openWay(ctx, s, "podresize", &library{site: s})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+		if s.inPlace {
+			k, err := newKubectl(s, kubectl, b.dir)
+			if err != nil {
+				return nil, err
+			}
+			if w, err = openWay(ctx, s, "kubectl", k); err != nil {
+				return nil, err
+			}
+			all = append(all, w)
+		}
+	}
+	return all, nil
+}
+
+// latencies takes turns between the ways, one resize each, with a pause of random length before each: kubelets do part of their
+// work once a second.
+func (b *bench) latencies(ctx context.Context, ways []*way) error {
+	pauses := rand.New(rand.NewPCG(b.seed, b.seed)) //nolint:gosec // repeatable, not secret
+	began := time.Now()
+	for i := range b.resizes {
+		if i%10 == 0 {
+			b.say("Resizing one pod in %d ways: %d of %d each … %s", len(ways), i, b.resizes, time.Since(began).Round(time.Second))
+		}
+		for _, w := range ways {
+			if err := pause(ctx, time.Duration(pauses.Int64N(int64(time.Second)))); err != nil {
+				return err
+			}
+			if err := w.once(ctx, i); err != nil {
+				return fmt.Errorf("resizing by %s on Kubernetes %s: %w", w.name, w.site.release, err)
+			}
+		}
+	}
+	for _, w := range ways {
+		if err := w.countRequests(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

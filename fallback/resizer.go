@@ -2,8 +2,8 @@ package fallback
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -105,21 +105,41 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 		}
 		return r.wait(ctx, pod, object)
 	}
-	findings, err := r.plan(ctx, held, want)
-	if err != nil {
-		return resize.Result{}, err
-	}
-	if stops := resize.Stops(findings); len(stops) > 0 {
-		return resize.Stopped(resize.PathCRI, held, stops), nil
-	}
-	if agent, err := r.agents.alive(ctx, pod.Spec.NodeName); err != nil {
-		return resize.Result{}, err
-	} else if !agent.alive {
-		res := deferred(resize.ReasonAgentNotReady, agent.why)
-		res.Containers = evidence(held, object)
-		return res, nil
+	if res, free, err := r.check(ctx, held, object, want); err != nil || !free {
+		return res, err
 	}
 	return r.ask(ctx, pod, object, want)
+}
+
+// check looks at all that must be so before something is written, at the same time: the pod is still there, its node could hold
+// it, and the node's agent lives. Unless the way is free, the Result says what is not so.
+func (r *Resizer) check(ctx context.Context, held *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (res resize.Result, free bool, err error) {
+	var (
+		group                     sync.WaitGroup
+		findings                  []resize.Finding
+		agent                     sign
+		podErr, nodeErr, leaseErr error
+	)
+	group.Go(func() { podErr = r.stillThere(ctx, held) })
+	group.Go(func() { findings, nodeErr = r.plan(ctx, held, want) })
+	group.Go(func() { agent, leaseErr = r.agents.alive(ctx, held.Spec.NodeName) })
+	group.Wait()
+	stops := resize.Stops(findings)
+	switch {
+	case podErr != nil:
+		return res, false, podErr
+	case nodeErr != nil:
+		return res, false, nodeErr
+	case len(stops) > 0:
+		return resize.Stopped(resize.PathCRI, held, stops), false, nil
+	case leaseErr != nil:
+		return res, false, leaseErr
+	case !agent.alive:
+		res = deferred(resize.ReasonAgentNotReady, agent.why)
+		res.Containers = evidence(held, object)
+		return res, false, nil
+	}
+	return res, true, nil
 }
 
 // wait judges what the agent says of an object that asks for all that is wanted. Only an agent that says nothing is looked after.
@@ -156,9 +176,6 @@ func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRI
 		held := effective(pod, object)
 		previous := resize.Replaced(held, resize.Changes(held, want))
 		written, err := r.write(ctx, pod, object, want)
-		if gone := (*resize.Error)(nil); errors.As(err, &gone) {
-			return resize.Result{}, gone
-		}
 		if err == nil {
 			res := r.progress(pod, written)
 			res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonSent, pollSoon
@@ -194,9 +211,6 @@ func (r *Resizer) get(ctx context.Context, pod *corev1.Pod) (*v1alpha1.CRIResize
 }
 
 func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
-	if err := r.stillThere(ctx, pod); err != nil {
-		return nil, err
-	}
 	if object == nil {
 		created := newObject(pod, want)
 		return created, r.client.Create(ctx, created)
@@ -206,7 +220,7 @@ func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.C
 	return updated, r.client.Update(ctx, updated)
 }
 
-// stillThere makes sure, before each write, that the caller's copy is not of a pod that is gone: its CRIResize may outlive it until
+// stillThere makes sure that the caller's copy is not of a pod that is gone: its CRIResize may outlive it until
 // it is garbage-collected.
 func (r *Resizer) stillThere(ctx context.Context, pod *corev1.Pod) error {
 	live := &metav1.PartialObjectMetadata{}

@@ -39,10 +39,10 @@ func TestAdapterChoice(t *testing.T) {
 	}{
 		{name: "both can", resize: true, change: []change{observed}, path: inPlace, state: resize.StateInProgress, reason: resize.ReasonSent},
 		{name: "both can, no fallback", resize: true, noFallback: true, path: inPlace, state: resize.StateInProgress, reason: resize.ReasonSent},
-		{name: "node cannot", resize: true, change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
+		{name: "case-21 node cannot: it would restart the container", resize: true, kubelet: "v1.30.14", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
 		{name: "node cannot, no fallback", resize: true, noFallback: true, change: []change{gateOff}, path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
-		{name: "neither can", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
-		{name: "neither can, no fallback", noFallback: true, change: []change{gateOff}, path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
+		{name: "case-16 neither can: the gate is off", kubelet: "v1.27.2", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
+		{name: "case-19 neither can, no fallback", kubelet: "v1.30.3", noFallback: true, change: []change{gateOff}, path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
 		{name: "case-13 the server's version is no proof", kubelet: "v1.32.0-alpha.1", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
 		{name: "case-14", resize: true, kubelet: "v1.32.3+k3s1", path: inPlace, state: resize.StateInProgress, reason: resize.ReasonSent},
 

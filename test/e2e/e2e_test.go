@@ -40,6 +40,7 @@ func TestKubernetes(t *testing.T) {
 			t.Run("ContainerRestart", e.testContainerRestart)
 			t.Run("PodReplaced", e.testPodReplaced)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
+			t.Run("Reports", e.testReports)               // is refused things on purpose
 		})
 	}
 }

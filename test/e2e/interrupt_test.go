@@ -46,10 +46,10 @@ func (e *env) testInterrupt(t *testing.T) {
 	equal(t, "the kernel after taking it back", e.read(t, busy), held)
 }
 
-// logged is nil when the pod has written that to its log.
+// logged is nil when the pod's first container has written that to its log.
 func (e *env) logged(t *testing.T, pod *corev1.Pod, text string) error {
 	t.Helper()
-	log, err := e.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{}).DoRaw(t.Context())
+	log, err := e.Client().CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: pod.Spec.Containers[0].Name}).DoRaw(t.Context())
 	if err == nil && !strings.Contains(string(log), text) {
 		err = fmt.Errorf("its log is %q", log)
 	}

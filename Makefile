@@ -139,4 +139,5 @@ $(CONTROLLER_GEN) $(GOLANGCI_LINT) &: tools/go.mod tools/go.sum
 .PHONY: cgo
 cgo:
 	@command -v $$(go env CC) > /dev/null || \
+		{ apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev > /dev/null; } || \
 		{ echo "the race detector needs a C compiler: apt-get install gcc libc6-dev" >&2; exit 1; }

@@ -25,7 +25,7 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 	res.Message, res.Since = applied.Message, applied.LastTransitionTime.Time
 	if name, outdated := anotherRun(pod, object); outdated && applied.Status == metav1.ConditionTrue {
 		res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
-		res.Message = fmt.Sprintf("container %q was started anew, and the agent of node %q has not answered for it yet", name, object.Spec.NodeName)
+		res.Message = fmt.Sprintf("container %q is not in the run that the agent of node %q has answered for", name, object.Spec.NodeName)
 		return res
 	}
 	if applied.Status == metav1.ConditionTrue {
@@ -46,10 +46,14 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// anotherRun finds a container of which pod and proof do not speak of the same run: it was restarted, and either may be the older.
+// anotherRun finds a container of which pod and proof do not speak of the same run, or that is not running: it was restarted or is
+// about to be, and either may be the older.
 func anotherRun(pod *corev1.Pod, object *v1alpha1.CRIResize) (name string, found bool) {
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, k := range object.Status.Containers {
+			if s.Name == k.Name && s.State.Running == nil {
+				return s.Name, true
+			}
 			if s.Name == k.Name && s.ContainerID != "" && !strings.HasSuffix(s.ContainerID, "://"+k.ContainerID) {
 				return s.Name, true
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -79,9 +80,12 @@ func TestStaleProof(t *testing.T) {
 	restarted := newPod()
 	restarted.Status.ContainerStatuses[0].ContainerID = "containerd://c2"
 	res := b.expect(t, restarted, resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForAgent)
-	if !strings.Contains(res.Message, `"app" was started anew`) {
+	if !strings.Contains(res.Message, `"app" is not in the run`) {
 		t.Errorf("message %q", res.Message)
 	}
+	down := newPod()
+	down.Status.ContainerStatuses[0].State = corev1.ContainerState{}
+	b.expect(t, down, resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForAgent)
 	b.expect(t, newPod(), want("cpu=150m", ""), resize.StateInProgress, resize.ReasonSent)
 	b.expect(t, newPod(), want("cpu=150m", ""), resize.StateInProgress, resize.ReasonWaitingForAgent)
 	b.answer(t, metav1.ConditionTrue, v1alpha1.ReasonApplied, "")

@@ -3,6 +3,7 @@ package fallback
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,8 @@ const (
 
 	// writeAttempts bounds how often a write that met another one is read, merged and tried again.
 	writeAttempts = 5
+	// unseen is said with each change: the node is checked for its size alone, since nothing tells what it has left.
+	unseen = "the scheduler, ResourceQuota and LimitRange do not see this change, and whether the node has room for it is not checked"
 	// defaultConfirmWithin: an agent answers within a second; five minutes cover its restart.
 	defaultConfirmWithin = 5 * time.Minute
 )
@@ -66,7 +69,7 @@ var (
 )
 
 // New makes a Resizer. The client's scheme must know the types of AddToScheme; it needs get, create and update on criresizes,
-// get on nodes, and get on leases in the agents' namespace. It must read its own writes: a client without a cache does.
+// get on pods and nodes, and get on leases in the agents' namespace. It must read its own writes: a client without a cache does.
 func New(c client.Client, opts Options) *Resizer {
 	if opts.AgentNamespace == "" {
 		opts.AgentNamespace = v1alpha1.AgentNamespace
@@ -180,6 +183,7 @@ func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRI
 			res := r.progress(pod, written)
 			res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonSent, pollSoon
 			res.Message, res.Previous = "the CRIResize was written", &previous
+			res.Warnings = append(res.Warnings, unseen)
 			return res, nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
@@ -187,6 +191,9 @@ func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRI
 		}
 		if object, err = r.get(ctx, pod); err != nil {
 			return resize.Result{}, err
+		}
+		if res, free, err := r.check(ctx, effective(pod, object), object, want); err != nil || !free {
+			return res, err // what the other one wrote does not go with this
 		}
 	}
 	return resize.Result{}, &resize.Error{
@@ -262,7 +269,7 @@ const (
 // failure turns a client's error into an *Error; rule is what the caller needs to be allowed.
 func failure(doing, rule string, err error) error {
 	e := resize.Failure(doing, err)
-	if apierrors.IsForbidden(err) {
+	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot ") { // RBAC says so, other plugins that refuse do not
 		e.Reason, e.Retryable = resize.ReasonForbidden, false
 		e.Message += ": add this rule to a role of yours: " + rule
 	}

@@ -66,7 +66,9 @@ func newPod() *corev1.Pod {
 		},
 		Status: corev1.PodStatus{
 			Phase: corev1.PodRunning, QOSClass: corev1.PodQOSBurstable,
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "app", ContainerID: "containerd://c1", RestartCount: 1}},
+			ContainerStatuses: []corev1.ContainerStatus{{
+				Name: "app", ContainerID: "containerd://c1", RestartCount: 1, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
+			}},
 		},
 	}
 }
@@ -396,7 +398,8 @@ func TestFailures(t *testing.T) {
 		reason    resize.Reason
 		retryable bool
 	}{
-		{name: "RBAC", err: apierrors.NewForbidden(gr, "uid-1", errors.New("no")), reason: resize.ReasonForbidden},
+		{name: "RBAC", err: apierrors.NewForbidden(gr, "uid-1", errors.New(`User "u" cannot get resource "criresizes"`)), reason: resize.ReasonForbidden},
+		{name: "another plugin", err: apierrors.NewForbidden(gr, "uid-1", errors.New("not yet ready to handle request")), reason: resize.ReasonUnknown, retryable: true},
 		{name: "429", err: apierrors.NewTooManyRequests("later", 1), reason: resize.ReasonUnavailable, retryable: true},
 		{name: "500", err: apierrors.NewInternalError(errors.New("etcd")), reason: resize.ReasonUnavailable, retryable: true},
 		{name: "502", err: apierrors.NewGenericServerResponse(502, "get", gr, "uid-1", "bad gateway", 0, true), reason: resize.ReasonUnavailable, retryable: true},

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
 
@@ -29,6 +30,9 @@ type InPlaceOptions struct {
 	Plan PlanOptions
 	// ConfirmWithin is when a resize that is not confirmed becomes Unconfirmed; zero: 5 minutes.
 	ConfirmWithin time.Duration
+	// Remember is how many pods are remembered; zero: 32768. It should be more than are looked after: a pod that was forgotten is one
+	// that a new process sees for the first time.
+	Remember int
 	// Clock is for tests; nil: the system's.
 	Clock clock.PassiveClock
 }
@@ -57,11 +61,14 @@ func NewInPlace(client kubernetes.Interface, opts InPlaceOptions) *InPlace {
 	if opts.ConfirmWithin == 0 {
 		opts.ConfirmWithin = defaultConfirmWithin
 	}
+	if opts.Remember == 0 {
+		opts.Remember = defaultRemember
+	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
 	}
 	return &InPlace{
-		client: client, opts: opts, memory: newMemory(),
+		client: client, opts: opts, memory: newMemory(opts.Remember),
 		server: &server{discovery: client.Discovery(), clock: opts.Clock},
 	}
 }
@@ -165,29 +172,45 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (R
 	if err != nil {
 		return Result{}, &Error{Reason: ReasonUnknown, Message: fmt.Sprintf("encoding the patch of pod %q", key(pod)), Err: err}
 	}
-	answer := &corev1.Pod{}
-	err = r.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).
-		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("resize").
-		MaxRetries(0). // by itself the client would send it up to 11 times, and wait in between
-		Body(patch).Do(ctx).Into(answer)
+	if res, ok := r.memory.refused(pod, string(patch), r.opts.Clock.Now()); ok {
+		return res, nil
+	}
+	answer, err := r.patch(ctx, pod, patch)
 	if err != nil {
-		return r.refused(ctx, pod, err)
+		res, err := r.refused(ctx, pod, err)
+		if err == nil {
+			r.memory.refuse(pod, string(patch), res, r.opts.Clock.Now())
+		}
+		return res, err
 	}
 	if answer.UID != pod.UID {
 		return Result{}, &Error{Reason: ReasonUnknown, Retryable: true, Message: fmt.Sprintf("resizing pod %q: the answer is not that pod", key(pod))}
 	}
-	if left := Changes(answer, delta); len(left.Containers) > 0 {
-		return Result{
-			Path: PathInPlace, State: StateInfeasible, Reason: ReasonNotTaken, Containers: evidence(answer),
-			Message: fmt.Sprintf("the API server answered OK but did not take the values of container %q", sortedKeys(left.Containers)[0]),
-		}, nil
-	}
 	previous := Replaced(pod, delta)
 	r.memory.sent(answer, previous, r.opts.Clock.Now())
-	return Result{
+	res := Result{
 		Path: PathInPlace, State: StateInProgress, Reason: ReasonSent, Message: "the API server took the change",
 		RetryAfter: pollSoon, Previous: &previous, Containers: evidence(answer),
-	}, nil
+	}
+	if left := Changes(answer, delta); len(left.Containers) > 0 {
+		res.State, res.Reason, res.RetryAfter = StateInfeasible, ReasonNotTaken, 0
+		res.Message = fmt.Sprintf("the API server answered OK but did not take the values of container %q", sortedKeys(left.Containers)[0])
+		r.memory.refuse(pod, string(patch), res, r.opts.Clock.Now())
+	}
+	return res, nil
+}
+
+// patch sends once: by itself the client would send it up to 11 times, and wait in between.
+func (r *InPlace) patch(ctx context.Context, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+	client := r.client.CoreV1().RESTClient()
+	if c, ok := client.(*rest.RESTClient); ok && c == nil { // a fake clientset has none
+		return r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+	}
+	answer := &corev1.Pod{}
+	err := client.Patch(types.StrategicMergePatchType).
+		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("resize").
+		MaxRetries(0).Body(patch).Do(ctx).Into(answer)
+	return answer, err
 }
 
 // patchFor is a strategic merge patch: containers are found by name and the rest of the pod is left alone. The UID makes sure

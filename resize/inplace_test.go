@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"github.com/podresize/podresize/resize"
 )
@@ -293,5 +294,28 @@ func TestOwnNodes(t *testing.T) {
 	res, err := resizer.Resize(t.Context(), s.now(), resize.Resources{})
 	if err != nil || res.State != resize.StateDone || len(s.requests) > 0 {
 		t.Errorf("got %s, %v after %q", res.State, err, s.requests)
+	}
+}
+
+// TestRefusalsAreNotRepeated at each event of the pod, but they are after a while, and at once for another wish.
+func TestRefusalsAreNotRepeated(t *testing.T) {
+	s := &apiServer{resize: true, kubelet: "v1.37.2", pod: newPod(observed), refuse: refusal(http.StatusForbidden, metav1.StatusReasonForbidden, "exceeded quota: q", nil)}
+	clock := clocktesting.NewFakePassiveClock(start)
+	r := resize.NewInPlace(serve(t, s), resize.InPlaceOptions{Clock: clock})
+	for _, step := range []struct {
+		cpu     string
+		later   time.Duration
+		patches int
+	}{
+		{cpu: "150m", patches: 1},
+		{cpu: "150m", later: 9 * time.Second, patches: 1},
+		{cpu: "160m", patches: 2},
+		{cpu: "160m", later: 10 * time.Second, patches: 3},
+	} {
+		clock.SetTime(clock.Now().Add(step.later))
+		res, err := r.Resize(t.Context(), s.now(), want("app", "cpu="+step.cpu, ""))
+		if err != nil || res.State != resize.StateDeferred || res.Reason != resize.ReasonQuotaExceeded || s.count(askResize) != step.patches {
+			t.Errorf("%s after %s: %s/%s, %v and %d patches, want Deferred and %d", step.cpu, step.later, res.State, res.Reason, err, s.count(askResize), step.patches)
+		}
 	}
 }

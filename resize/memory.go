@@ -10,8 +10,12 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// remembered is how many pods a memory holds; the pod that was looked at longest ago is forgotten first.
-const remembered = 4096
+const (
+	// defaultRemember is how many pods a memory holds; the pod that was looked at longest ago is forgotten first.
+	defaultRemember = 32768
+	// refusedFor is how long a request that the API server refused is not repeated: what refused it may change, but not at once.
+	refusedFor = 10 * time.Second
+)
 
 // memory keeps a little about each pod that was asked for something. Losing it costs a request and a second look.
 type memory struct {
@@ -42,11 +46,15 @@ type note struct {
 	// done is the answer for the pod at doneAt, its resourceVersion: the same object gets the same answer.
 	done   *Result
 	doneAt string
+	// refusal is the answer to a patch that the API server refused; it holds for that patch until refusalEnds.
+	refusal     *Result
+	refusalOf   string
+	refusalEnds time.Time
 	// matched is when the evidence was first seen to match spec; zero: not yet.
 	matched time.Time
 }
 
-func newMemory() *memory { return &memory{notes: lru.New(remembered)} }
+func newMemory(pods int) *memory { return &memory{notes: lru.New(pods)} }
 
 // newest gives the pod, or what the last patch returned if that is newer than the caller's copy.
 func (m *memory) newest(pod *corev1.Pod) *corev1.Pod {
@@ -99,6 +107,9 @@ func (m *memory) look(pod *corev1.Pod, matches bool, now time.Time) note {
 	defer m.mu.Unlock()
 	n, ok := m.get(pod.UID)
 	spec := fingerprint(pod)
+	if ok && n.answer != nil && older(pod, n.answer) {
+		return *n // another call has sent something since this one began
+	}
 	if !ok || n.spec != spec {
 		n = &note{asked: now, spec: spec}
 		m.notes.Add(pod.UID, n)
@@ -110,6 +121,30 @@ func (m *memory) look(pod *corev1.Pod, matches bool, now time.Time) note {
 		n.matched = now
 	}
 	return *n
+}
+
+// refuse notes that a patch of the pod was refused.
+func (m *memory) refuse(pod *corev1.Pod, patch string, res Result, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok {
+		n = &note{asked: now, spec: fingerprint(pod)}
+		m.notes.Add(pod.UID, n)
+	}
+	n.refusal, n.refusalOf, n.refusalEnds = &res, patch, now.Add(refusedFor)
+}
+
+// refused gives the answer to a patch that was refused a moment ago. The patch names all that is missing, so that another one is
+// asked for as soon as want or spec change.
+func (m *memory) refused(pod *corev1.Pod, patch string, now time.Time) (Result, bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok || n.refusal == nil || n.refusalOf != patch || !now.Before(n.refusalEnds) {
+		return Result{}, false
+	}
+	return *n.refusal, true
 }
 
 // settled gives the answer for a pod that was Done at that very resourceVersion.

@@ -61,9 +61,15 @@ func Plan(pod *corev1.Pod, node *corev1.Node, server Server, want Resources, opt
 	findings := planLimits(delta, target)
 	findings = append(findings, planQOS(pod, target)...)
 	findings = append(findings, planMemoryLimit(pod, server, delta, opts)...)
-	findings = append(findings, planRestart(pod, delta, opts)...)
-	findings = append(findings, planPreemption(pod, delta, opts)...)
-	return append(findings, planNode(pod, node, delta, target)...)
+	if server.Resize { // by the CRI path no kubelet is asked, so that none restarts or ends anything for it
+		findings = append(findings, planRestart(pod, delta, opts)...)
+		findings = append(findings, planPreemption(pod, delta, opts)...)
+	}
+	findings = append(findings, planNode(pod, node, delta, target)...)
+	if len(Stops(findings)) == 0 {
+		findings = append(findings, planAdded(pod, delta)...)
+	}
+	return findings
 }
 
 // Stops gives the findings for which a resize is not asked for.
@@ -261,6 +267,34 @@ func planMemoryLimit(pod *corev1.Pod, server Server, delta Resources, opts PlanO
 			f.Message = fmt.Sprintf("container %q: limits.memory %s cannot be added: an API server of 1.33 takes no new memory limit", name, want.String())
 		}
 		findings = append(findings, f)
+	}
+	return findings
+}
+
+// planAdded finds requests and limits that the pod does not have yet: nothing removes them again (resourcesRemoved in
+// pkg/apis/core/validation).
+func planAdded(pod *corev1.Pod, delta Resources) []Finding {
+	var findings []Finding
+	for _, name := range sortedKeys(delta.Containers) {
+		c, _ := find(pod, name)
+		for _, list := range []struct {
+			kind       string
+			have, want corev1.ResourceList
+		}{
+			{"requests", c.Resources.Requests, delta.Containers[name].Requests},
+			{"limits", c.Resources.Limits, delta.Containers[name].Limits},
+		} {
+			for _, res := range resizable() {
+				want, asked := list.want[res]
+				if _, had := list.have[res]; !asked || had {
+					continue
+				}
+				findings = append(findings, Finding{
+					Reason: ReasonNoWayBack, Container: name, Resource: res, Want: &want,
+					Message: fmt.Sprintf("container %q: %s.%s cannot be removed again", name, list.kind, res),
+				})
+			}
+		}
 	}
 	return findings
 }

@@ -51,13 +51,12 @@ func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 
 // confirm says Done if the kubelet's word counts at once, or if it has kept it.
 func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Result) {
-	wait, warning := r.distrust(ctx, pod, n)
+	why, warning := r.distrust(ctx, pod, n)
 	if warning != "" {
 		res.Warnings = append(res.Warnings, warning)
 	}
-	if wait > 0 {
-		res.State, res.Reason, res.RetryAfter = StateInProgress, ReasonWaitingForKubelet, wait
-		res.Message = fmt.Sprintf("the status matches; it is Done if it still does in %s", wait.Round(10*time.Millisecond))
+	if why != nil {
+		res.State, res.Reason, res.Message, res.RetryAfter = why.state, why.reason, why.message, why.retryAfter
 		r.expire(n, res)
 		return
 	}
@@ -65,11 +64,12 @@ func (r *InPlace) confirm(ctx context.Context, pod *corev1.Pod, n note, res *Res
 	res.Message = fmt.Sprintf("the kubelet of node %q reports what spec says", pod.Spec.NodeName)
 }
 
-// distrust says how long a match must still hold before it counts; zero: it counts. The node is read only where its kubelet's
-// version decides that.
-func (r *InPlace) distrust(ctx context.Context, pod *corev1.Pod, n note) (wait time.Duration, warning string) {
-	if n.answer != nil {
-		return secondLook, "" // the caller's copy is older than the last patch, whose answer shows what was before it
+// distrust says why a match does not count yet; nil: it counts. The node is read only where its kubelet's version decides that.
+func (r *InPlace) distrust(ctx context.Context, pod *corev1.Pod, n note) (why *standing, warning string) {
+	if n.answer != nil { // it shows what was before the patch
+		why = waiting("the caller's copy of the pod is older than the last change")
+		why.retryAfter = secondLook
+		return why, ""
 	}
 	proposed := pod.Status.Resize == "Proposed"
 	rest := secondLook - r.opts.Clock.Now().Sub(n.matched)
@@ -78,7 +78,7 @@ func (r *InPlace) distrust(ctx context.Context, pod *corev1.Pod, n note) (wait t
 	}
 	saysWhich := pod.Status.ObservedGeneration > 0 && (n.ours || r.opts.LivePods)
 	if !proposed && (rest == 0 || !saysWhich) {
-		return rest, ""
+		return lookAgain(rest), ""
 	}
 	var kubelet uint
 	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
@@ -88,12 +88,22 @@ func (r *InPlace) distrust(ctx context.Context, pod *corev1.Pod, n note) (wait t
 		kubelet, _ = minor(node.Status.NodeInfo.KubeletVersion)
 	}
 	switch {
-	case proposed && (kubelet == 0 || kubelet >= 32):
-		return pollSoon, warning // a kubelet of 1.32 clears it when it has seen the change; older ones do not
+	case proposed && (kubelet == 0 || kubelet >= 32): // a kubelet of 1.32 clears it when it has seen the change; older ones do not
+		return waiting("the kubelet has not yet taken up what the API server has noted as Proposed"), warning
 	case kubelet >= 34 && saysWhich:
-		return 0, warning
+		return nil, warning
 	default:
-		return rest, warning
+		return lookAgain(rest), warning
+	}
+}
+
+func lookAgain(after time.Duration) *standing {
+	if after == 0 {
+		return nil
+	}
+	return &standing{
+		state: StateInProgress, reason: ReasonLookAgain, retryAfter: after,
+		message: fmt.Sprintf("the status matches; it is Done if it still does in %s", after.Round(10*time.Millisecond)),
 	}
 }
 

@@ -110,7 +110,7 @@ func TestEvidence(t *testing.T) {
 			w := watch(t, &apiServer{kubelet: "v1.33.1"})
 			pod := newPod(tc.change...)
 			if tc.state == "" { // a kubelet as old as this one is believed at the second look
-				w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet)
+				w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
 				w.later(2 * time.Second)
 				w.expect(t, pod, resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
 				return
@@ -155,7 +155,7 @@ func TestSecondLook(t *testing.T) {
 				w.expect(t, pod, resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
 				return
 			}
-			res := w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet)
+			res := w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
 			if got := strings.Join(res.Warnings, "\n"); (tc.warns == "") != (got == "") || !strings.Contains(got, tc.warns) {
 				t.Errorf("warnings %q, want %q", got, tc.warns)
 			}
@@ -163,7 +163,7 @@ func TestSecondLook(t *testing.T) {
 				t.Errorf("RetryAfter %s, want 2s", res.RetryAfter)
 			}
 			w.later(1500 * time.Millisecond)
-			if res := w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet); res.RetryAfter != 500*time.Millisecond {
+			if res := w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain); res.RetryAfter != 500*time.Millisecond {
 				t.Errorf("RetryAfter %s, want 500ms", res.RetryAfter)
 			}
 			w.later(500 * time.Millisecond)
@@ -186,13 +186,13 @@ func TestProposed(t *testing.T) {
 // TestMismatchSeen: a match that is news needs no second look; one that did not hold does not count.
 func TestMismatchSeen(t *testing.T) {
 	w := watch(t, &apiServer{kubelet: "v1.32.1", pod: newPod()})
-	w.expect(t, newPod(), resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet)
+	w.expect(t, newPod(), resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
 	w.later(time.Second)
 	w.expect(t, newPod(actual("cpu=100m", "cpu=300m")), resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet)
 	w.later(time.Second)
 	w.expect(t, newPod(), resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
 	// Another spec starts anew.
-	w.expect(t, newPod(spec("cpu=50m memory=128Mi", "cpu=60m memory=256Mi"), actuated, version("11")), resize.Resources{}, resize.StateInProgress, resize.ReasonWaitingForKubelet)
+	w.expect(t, newPod(spec("cpu=50m memory=128Mi", "cpu=60m memory=256Mi"), actuated, version("11")), resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
 }
 
 // TestUnconfirmed: a status that never comes is never Done (case-47).

@@ -14,6 +14,8 @@ const (
 	ReasonSent Reason = "Sent"
 	// ReasonWaitingForKubelet (InProgress, Unconfirmed): the kubelet has not yet reported it.
 	ReasonWaitingForKubelet Reason = "WaitingForKubelet"
+	// ReasonLookAgain (InProgress): the status shows what is wanted, and must be seen to go on doing so.
+	ReasonLookAgain Reason = "LookAgain"
 	// ReasonWaitingForAgent (InProgress, Unconfirmed): the agent has not yet reported it.
 	ReasonWaitingForAgent Reason = "WaitingForAgent"
 	// ReasonWaitingForContainer (InProgress): a container is not running.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,6 +114,24 @@ func (c *cluster) open(ctx context.Context, podName string) (*session, *corev1.P
 	}
 	pod, err := session.pod(ctx, podName)
 	return session, pod, err
+}
+
+// look asks how far earlier changes have got. Kubelets before 1.34 must be seen to say the same twice.
+func (s *session) look(ctx context.Context, pod *corev1.Pod) (resize.Result, error) {
+	for {
+		res, err := s.resizer.Resize(ctx, pod, resize.Resources{})
+		if err != nil || res.Reason != resize.ReasonLookAgain {
+			return res, fromFailure(err)
+		}
+		select {
+		case <-ctx.Done():
+			return res, ctx.Err()
+		case <-time.After(res.RetryAfter):
+		}
+		if pod, err = s.pod(ctx, pod.Name); err != nil {
+			return res, err
+		}
+	}
 }
 
 func (s *session) pod(ctx context.Context, name string) (*corev1.Pod, error) {

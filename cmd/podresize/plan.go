@@ -52,15 +52,18 @@ func (p *plan) run(cmd *cobra.Command, podName string) error {
 	if err != nil {
 		return err
 	}
-	now, err := session.resizer.Resize(ctx, pod, resize.Resources{})
+	now, err := session.look(ctx, pod)
 	if err != nil {
-		return fromFailure(err)
+		return err
 	}
 	name, err := p.pick(now)
 	if err != nil {
 		return err
 	}
 	want := resize.Resources{Containers: map[string]resize.Requirements{name: wanted(now, name, quantities)}}
+	if err := noChange(session, podName, name, now, want.Containers[name]); err != nil {
+		return err
+	}
 	forecast, err := session.resizer.Plan(ctx, pod, want)
 	if err != nil {
 		return fromFailure(err)
@@ -90,9 +93,6 @@ func showForecast(w io.Writer, output string, f resize.Forecast) error {
 	for name, r := range f.Changes.Containers {
 		line("Change: container %q gets %s", name, describe(r))
 		line("Back:   container %q had %s", name, describe(f.Previous.Containers[name]))
-	}
-	if len(f.Changes.Containers) == 0 && len(f.Findings) == 0 {
-		line("Nothing to change.")
 	}
 	for _, finding := range f.Findings {
 		if finding.State == "" {

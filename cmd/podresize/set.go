@@ -65,17 +65,17 @@ func (s *set) run(cmd *cobra.Command, podName string) error {
 	if err != nil {
 		return err
 	}
-	now, err := session.resizer.Resize(ctx, pod, resize.Resources{})
+	now, err := session.look(ctx, pod)
 	if err != nil {
-		return fromFailure(err)
+		return err
 	}
 	name, err := s.pick(now)
 	if err != nil {
 		return err
 	}
 	want := wanted(now, name, quantities)
-	if now.State == resize.StateDone && has(now, name, want) {
-		return &commandError{code: exitNoChange, reason: reasonNoChange, err: fmt.Errorf("container %q of pod %q already has %s", name, session.namespace+"/"+podName, describe(want))}
+	if err := noChange(session, podName, name, now, want); err != nil {
+		return err
 	}
 	res, err := s.ask(ctx, cmd, session, pod, resize.Resources{Containers: map[string]resize.Requirements{name: want}})
 	if err != nil {
@@ -97,17 +97,20 @@ func (s *set) ask(ctx context.Context, cmd *cobra.Command, session *session, pod
 }
 
 func (s *set) await(ctx context.Context, cmd *cobra.Command, session *session, pod *corev1.Pod, want resize.Resources, res resize.Result) (resize.Result, error) {
+	asked := ctx
+	ctx, cancel := context.WithTimeout(asked, s.timeout)
+	defer cancel()
 	began, told, pause := time.Now(), time.Now(), firstPoll
 	for res.RetryAfter > 0 {
-		if time.Since(began) > s.timeout {
-			return res, notWithin(s.timeout, res)
-		}
 		if time.Since(told) >= tellEvery {
 			cmd.PrintErrf("%s: %s (%s): %s\n", time.Since(began).Round(time.Second), res.State, res.Reason, res.Message)
 			told = time.Now()
 		}
 		select {
 		case <-ctx.Done():
+			if asked.Err() == nil {
+				return res, notWithin(s.timeout, res)
+			}
 			return res, &commandError{code: exitInterrupted, reason: "Interrupted", err: fmt.Errorf("the change stays asked for; see podresize status %s", pod.Name)}
 		case <-time.After(pause):
 		}

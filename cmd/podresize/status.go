@@ -27,9 +27,9 @@ func newStatus(c *cluster) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := session.resizer.Resize(cmd.Context(), pod, resize.Resources{})
+			res, err := session.look(cmd.Context(), pod)
 			if err != nil {
-				return fromFailure(err)
+				return err
 			}
 			return show(cmd.OutOrStdout(), output, pod, res)
 		},

@@ -140,6 +140,14 @@ func has(res resize.Result, name string, want resize.Requirements) bool {
 	return within(want.Requests, have.Requests) && within(want.Limits, have.Limits)
 }
 
+// noChange is the error for a pod that has what is asked for, and nothing under way.
+func noChange(session *session, podName, name string, now resize.Result, want resize.Requirements) error {
+	if now.State != resize.StateDone || !has(now, name, want) {
+		return nil
+	}
+	return &commandError{code: exitNoChange, reason: reasonNoChange, err: fmt.Errorf("container %q of pod %q already has %s", name, session.namespace+"/"+podName, describe(want))}
+}
+
 func within(want, have corev1.ResourceList) bool {
 	for res, q := range want {
 		if h, ok := have[res]; !ok || h.Cmp(q) != 0 {

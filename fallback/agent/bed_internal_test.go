@@ -83,7 +83,7 @@ func asking(app, log string) *v1alpha1.CRIResize {
 
 func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 	t.Helper()
-	b := &bed{root: t.TempDir(), pod: cri.Pod{CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
+	b := &bed{root: t.TempDir(), pod: cri.Pod{Namespace: "shop", Name: "web", CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
 		{ID: "c-app", Name: "app", RestartCount: 2, CgroupsPath: podPath + "/c-app"},
 		{ID: "c-log", Name: "log", CgroupsPath: podPath + "/c-log"},
 	}}}

@@ -24,7 +24,7 @@ func (m *memoryInUseError) Error() string { return m.message }
 // hold brings the kernel to want, in the kubelet's order (doPodResizeAction in pkg/kubelet/kuberuntime): a child must never be
 // above its parent, cgroup v1 refuses that. While a container does not run, the pod's cgroup keeps room for what the kubelet
 // will start it with.
-func (a *Agent) hold(ctx context.Context, o *observed, before, want figures.Pod) error {
+func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied figures.Pod) error {
 	if err := a.roomForMemory(o, want); err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want figures.Pod)
 		return fmt.Errorf("raising the pod's cgroup: %w", err)
 	}
 	for _, name := range decreasesFirst(o, want) {
-		if err := a.setContainer(ctx, o.containers[name], want.Containers[name]); err != nil {
+		if err := a.setContainer(ctx, o.containers[name], want.Containers[name], applied.Containers[name]); err != nil {
 			return fmt.Errorf("updating container %q: %w", name, err)
 		}
 	}
@@ -84,8 +84,14 @@ func (a *Agent) setPod(o *observed, f figures.Cgroup) error {
 	return a.tree.SetShares(o.path, uint64(f.Shares)) //nolint:gosec // G115: figures clamps shares to 2..262144
 }
 
-func (a *Agent) setContainer(ctx context.Context, c observedContainer, f figures.Cgroup) error {
-	if holds(c.kernel, f) {
+// needsUpdate says whether a container must be updated. On cgroup v2 its weight may be that of the shares applied before by the one
+// formula and that of the wanted ones by the other: then only an update tells.
+func needsUpdate(have cgroup.Values, want, applied figures.Cgroup) bool {
+	return !holds(have, want) || have.Weight != 0 && want.Shares != applied.Shares
+}
+
+func (a *Agent) setContainer(ctx context.Context, c observedContainer, f, applied figures.Cgroup) error {
+	if !needsUpdate(c.kernel, f, applied) {
 		return nil
 	}
 	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory}

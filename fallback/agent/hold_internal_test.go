@@ -226,3 +226,20 @@ func TestDecreasesFirst(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestAmbiguousWeight: cpu.weight 39 is 1000m by the kubelet's formula and 290m by the newer one of the runtimes.
+func TestAmbiguousWeight(t *testing.T) {
+	object := newObject()
+	object.Spec.Containers[0].Before = requirements("cpu=1000m memory=128Mi", "cpu=2 memory=256Mi")
+	object.Spec.Containers[0].Wanted = requirements("cpu=290m memory=128Mi", "cpu=2 memory=256Mi")
+	b := newBed(t, true, object)
+	for range 2 {
+		if _, err := b.look(t); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(b.updates) != 1 || b.updates[0] != "app" {
+		t.Errorf("updates of %q, want one of app", b.updates)
+	}
+	b.says(t, v1alpha1.ReasonApplied)
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
 	"github.com/podresize/podresize/fallback/figures"
+	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
 // runtime is the container runtime of the node.
@@ -33,11 +34,15 @@ type observedContainer struct {
 // errNoCgroup: the pod runs in no cgroup of this host, as in a sandboxed runtime, or none of its containers runs yet.
 var errNoCgroup = errors.New("the runtime tells no cgroup of the pod")
 
-// observe finds the pod's running containers and reads their cgroups and the pod's.
-func (a *Agent) observe(ctx context.Context, uid string) (*observed, error) {
-	pod, err := a.runtime.Pod(ctx, uid)
+// observe finds the pod's running containers and reads their cgroups and the pod's. Who may write a CRIResize in one namespace has
+// no say about the pods of another: the runtime's pod must be the object's by name too.
+func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*observed, error) {
+	pod, err := a.runtime.Pod(ctx, object.Spec.PodUID)
 	if err != nil {
 		return nil, err
+	}
+	if pod.Namespace != object.Namespace || pod.Name != object.Spec.PodName {
+		return nil, fmt.Errorf("the pod with UID %q is another one than %q: %w", object.Spec.PodUID, object.Namespace+"/"+object.Spec.PodName, cri.ErrNotFound)
 	}
 	o := &observed{containers: make(map[string]observedContainer, len(pod.Containers))}
 	if pod.CgroupsPath != "" {
@@ -133,8 +138,8 @@ func holds(have cgroup.Values, want figures.Cgroup) bool {
 	return differs(have, []figures.Cgroup{want}) == ""
 }
 
-// holdsShares never takes cpu.weight alone for proof of a new value: runtimes convert by two formulas. It is still checked, so
-// that a value of neither is seen.
+// holdsShares takes a cpu.weight for right if either formula that runtimes convert by gives it, so that it may be that of other
+// shares: see needsUpdate.
 func holdsShares(have cgroup.Values, want figures.Cgroup) bool {
 	if have.Weight != 0 {
 		return cgroup.WeightHolds(uint64(want.Shares), have.Weight) //nolint:gosec // G115: figures clamps shares to 2..262144
@@ -142,11 +147,15 @@ func holdsShares(have cgroup.Values, want figures.Cgroup) bool {
 	return have.Shares == uint64(want.Shares) //nolint:gosec // G115: as above
 }
 
+// quotaStep is what the systemd driver rounds a quota of 100 ms up to: 10 ms in a second (k/k#129357).
+const quotaStep = 1000 // microseconds
+
 func holdsQuota(have cgroup.Values, want figures.Cgroup) bool {
 	if want.Quota == figures.Unlimited {
 		return have.Quota == cgroup.NoLimit
 	}
-	return have.Quota == want.Quota && have.Period == want.Period
+	rounded := (want.Quota + quotaStep - 1) / quotaStep * quotaStep
+	return have.Period == want.Period && (have.Quota == want.Quota || have.Quota == rounded)
 }
 
 func weightName(v cgroup.Values) string {

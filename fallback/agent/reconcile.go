@@ -69,7 +69,7 @@ func failed(reason string, err error) verdict {
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
 func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
-	o, err := a.observe(ctx, object.Spec.PodUID)
+	o, err := a.observe(ctx, object)
 	if err != nil {
 		return unobserved(err)
 	}
@@ -82,9 +82,9 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
 		return v
 	}
 	a.follow(ctx, object, o.path)
-	if err := a.hold(ctx, o, before, want); err != nil {
+	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
 		// It may be half applied: what holds now is read, not assumed.
-		if again, readErr := a.observe(ctx, object.Spec.PodUID); readErr == nil {
+		if again, readErr := a.observe(ctx, object); readErr == nil {
 			o = again
 		}
 		return unheld(err)
@@ -97,7 +97,7 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
 
 // observeAgain keeps the last observation when there is no new one, so that the status shows something true of some moment.
 func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, last *observed) (*observed, error) {
-	o, err := a.observe(ctx, object.Spec.PodUID)
+	o, err := a.observe(ctx, object)
 	if err != nil {
 		return last, err
 	}

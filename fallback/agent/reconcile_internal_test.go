@@ -230,8 +230,10 @@ func TestRuntimeAnswers(t *testing.T) {
 		{name: "unavailable", err: fmt.Errorf("%w: gone", cri.ErrUnavailable), reason: v1alpha1.ReasonRuntimeUnavailable},
 		{name: "no sandbox", err: fmt.Errorf("sandbox: %w", cri.ErrNotFound), reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
 		{name: "refused", err: fmt.Errorf("%w: no", cri.ErrRefused), reason: v1alpha1.ReasonPending},
-		{name: "no cgroup", reason: v1alpha1.ReasonContainerNotRunning, again: lookSoon},
-		{name: "a cgroup that is no pod's", pod: cri.Pod{Containers: []cri.Container{{Name: "app", CgroupsPath: "/system/x"}}}, reason: v1alpha1.ReasonPending},
+		{name: "a pod of another namespace", pod: cri.Pod{Namespace: "kube-system", Name: "web", CgroupsPath: podPath + "/sandbox"}, reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
+		{name: "a pod of another name", pod: cri.Pod{Namespace: "shop", Name: "db", CgroupsPath: podPath + "/sandbox"}, reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
+		{name: "no cgroup", pod: cri.Pod{Namespace: "shop", Name: "web"}, reason: v1alpha1.ReasonContainerNotRunning, again: lookSoon},
+		{name: "a cgroup that is no pod's", pod: cri.Pod{Namespace: "shop", Name: "web", Containers: []cri.Container{{Name: "app", CgroupsPath: "/system/x"}}}, reason: v1alpha1.ReasonPending},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			b := enlarging(t, false)

@@ -10,7 +10,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Watcher tells when something happens in cgroups: a child comes or goes, or a file is written, by whomever and in whatever
+// Watcher tells when something happens in cgroups: a child comes or goes, or a limit is written, by whomever and in whatever
 // mount namespace. It is safe for concurrent use.
 type Watcher struct {
 	tree *Tree
@@ -61,7 +61,7 @@ func (w *Watcher) Run(ctx context.Context, told func(path string)) error {
 			if !open {
 				return errors.New("inotify ended")
 			}
-			if path, ok := w.pathOf(e.Name); ok {
+			if path, ok := w.pathOf(e.Name); ok && matters(e) {
 				told(path)
 			}
 		case _, open := <-w.fs.Errors: // an overflow: see above
@@ -69,6 +69,19 @@ func (w *Watcher) Run(ctx context.Context, told func(path string)) error {
 				return errors.New("inotify ended")
 			}
 		}
+	}
+}
+
+// matters leaves out writes to other files than those of the limits: the kernel itself writes memory.events at every reclaim.
+func matters(e fsnotify.Event) bool {
+	if !e.Has(fsnotify.Write) {
+		return e.Has(fsnotify.Create) || e.Has(fsnotify.Remove)
+	}
+	switch filepath.Base(e.Name) {
+	case "cpu.max", "cpu.weight", "memory.max", "cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes":
+		return true
+	default:
+		return false
 	}
 }
 

@@ -20,7 +20,7 @@ func (t *Tree) SetShares(path string, shares uint64) error {
 	}
 	value, holds := shares, held == shares
 	if t.unified {
-		value, holds = Weight(shares), WeightHolds(shares, held)
+		value, holds = Weight(shares), Weight(shares) == held
 	}
 	if holds {
 		return nil

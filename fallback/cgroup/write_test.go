@@ -64,9 +64,8 @@ func TestSet(t *testing.T) {
 // A file that was written would have lost its newline.
 func TestSetWritesNothingThatHolds(t *testing.T) {
 	for name, fake := range map[string]files{
-		"v1":                                    v1(),
-		"v2":                                    v2(),
-		"v2 with a weight by the newer formula": v2().with(files{"." + pod + "/cpu.weight": "17\n"}),
+		"v1": v1(),
+		"v2": v2(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, root := open(t, fake)

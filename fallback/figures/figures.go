@@ -48,6 +48,18 @@ func Wanted(spec *v1alpha1.CRIResizeSpec) Pod {
 	return of(spec, func(c v1alpha1.Container) v1alpha1.Requirements { return c.Wanted })
 }
 
+// Applied gives the figures for the resources that an agent noted as applied; those of before for containers that it did not note.
+func Applied(spec *v1alpha1.CRIResizeSpec, noted []v1alpha1.AppliedContainer) Pod {
+	return of(spec, func(c v1alpha1.Container) v1alpha1.Requirements {
+		for _, n := range noted {
+			if n.Name == c.Name {
+				return n.Resources
+			}
+		}
+		return c.Before
+	})
+}
+
 func of(spec *v1alpha1.CRIResizeSpec, pick func(v1alpha1.Container) v1alpha1.Requirements) Pod {
 	regular := make([]v1alpha1.Requirements, 0, len(spec.Containers))
 	containers := make(map[string]Cgroup, len(spec.Containers))

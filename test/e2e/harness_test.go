@@ -63,7 +63,15 @@ type env struct {
 	podresize string
 }
 
-// start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
+const (
+	// inPlaceSince is the first minor release on which pods are resized in place here.
+	inPlaceSince = 32
+	// gateOnSince is the first one that needs no gate for it.
+	gateOnSince = 33
+)
+
+// start brings a fresh cluster up, with the roles of a caller on it and the gate on where that offers the in-place path, and sees
+// to its end.
 func start(t *testing.T, version, podresize string) *env {
 	t.Helper()
 	parsed, err := cluster.ParseVersion(version)
@@ -74,7 +82,15 @@ func start(t *testing.T, version, podresize string) *env {
 	if err := cluster.Down(t.Context(), name, t.Output()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := cluster.Start(t.Context(), cluster.Config{Name: name, Kubernetes: version, Progress: t.Output()})
+	config := cluster.Config{Name: name, Kubernetes: version, Progress: t.Output()}
+	path := resize.PathCRI
+	if parsed.Minor >= inPlaceSince {
+		path = resize.PathInPlace
+	}
+	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
+		config.Gates = map[string]bool{"InPlacePodVerticalScaling": true}
+	}
+	c, err := cluster.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,10 +101,7 @@ func start(t *testing.T, version, podresize string) *env {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, minor: parsed.Minor, path: resize.PathCRI, objects: newClient(t, c.RESTConfig()), podresize: podresize}
-	if e.minor >= 33 { // the gate is on by default from there on
-		e.path = resize.PathInPlace
-	}
+	e := &env{Cluster: c, minor: parsed.Minor, path: path, objects: newClient(t, c.RESTConfig()), podresize: podresize}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
@@ -142,12 +155,20 @@ func (e *env) bindResizer(t *testing.T) {
 	if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
+	agents := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects,
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "podresize-resizer-agents"},
+	}
+	if _, err := e.Client().RbacV1().RoleBindings(v1alpha1.AgentNamespace).Create(t.Context(), agents, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
 	nodes := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer-nodes")}
 	if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), nodes, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
 }
 
 // waitAllowed waits until a new binding holds, for a user or for resizers in general.
@@ -267,7 +288,10 @@ func (e *env) settle(t *testing.T, r resize.Resizer, pod *corev1.Pod, want resiz
 		if known.UID != pod.UID {
 			return errors.New("the informer has not seen the pod")
 		}
-		if res, err = r.Resize(t.Context(), known, want); err != nil {
+		var failure *resize.Error
+		if res, err = r.Resize(t.Context(), known, want); errors.As(err, &failure) && failure.Retryable {
+			return err
+		} else if err != nil {
 			t.Fatal(err)
 		}
 		if err := ended(res); err != nil {

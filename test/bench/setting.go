@@ -82,7 +82,8 @@ func machine() (string, error) {
 		return "", fmt.Errorf("reading /proc/meminfo: %w", err)
 	}
 	load, _, _ := strings.Cut(text[3], " ")
-	return fmt.Sprintf("%d x %s, %d GiB, Linux %s, load %s before the start", runtime.NumCPU(), cpu, kib>>20, strings.TrimSpace(text[2]), load), nil
+	release, _, _ := strings.Cut(strings.TrimSpace(text[2]), "-") // what follows is the distributor's
+	return fmt.Sprintf("%d x %s, %d GiB, Linux %s, load %s before the start", runtime.NumCPU(), cpu, kib>>20, release, load), nil
 }
 
 func find(text, pattern string) string {

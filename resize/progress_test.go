@@ -284,3 +284,16 @@ func TestRestartNoticed(t *testing.T) {
 		t.Errorf("warnings %q", res.Warnings)
 	}
 }
+
+// TestSidecarWithoutReport: a kubelet of 1.32 tells nothing of sidecars, which it does not resize.
+func TestSidecarWithoutReport(t *testing.T) {
+	always := corev1.ContainerRestartPolicyAlways
+	pod := newPod(observed, func(p *corev1.Pod) {
+		p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: list("cpu=10m")}}}
+		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
+	})
+	w := watch(t, &apiServer{kubelet: "v1.32.13", resize: true, pod: pod})
+	w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
+	w.later(2 * time.Second)
+	w.expect(t, pod, resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
+}

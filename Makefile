@@ -33,7 +33,8 @@ help: ## list targets and variables (default)
 
 .PHONY: demo
 demo: ## resize a pod on the newest Kubernetes (in place) and on 1.26 (CRI), with the kernel's figures
-	cd test && go run ./demo
+	@echo 'compiling the demo'
+	@cd test && go run ./demo
 
 .PHONY: test
 test: unit e2e ## all tests

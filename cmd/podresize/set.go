@@ -93,7 +93,11 @@ func (s *set) ask(ctx context.Context, cmd *cobra.Command, session *session, pod
 	if !s.wait {
 		return res, nil
 	}
-	return s.await(ctx, cmd, session, pod, want, res)
+	last, err := s.await(ctx, cmd, session, pod, want, res)
+	if len(last.Warnings) == 0 {
+		last.Warnings = res.Warnings // what was said of the change holds for its end too
+	}
+	return last, err
 }
 
 func (s *set) await(ctx context.Context, cmd *cobra.Command, session *session, pod *corev1.Pod, want resize.Resources, res resize.Result) (resize.Result, error) {

@@ -124,6 +124,7 @@ func FuzzAnswers(f *testing.F) {
 		{404, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","details":{"name":"web","kind":"pods"},"code":404}`},
 		{404, `404 page not found`},
 		{409, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","message":"Precondition failed: UID in precondition: a","details":{},"code":409}`},
+		{415, ``},
 		{422, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","message":"pod updates may not change fields other than","code":422}`},
 		{429, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"TooManyRequests","details":{"retryAfterSeconds":0},"code":429}`},
 		{500, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","details":{"causes":null},"code":500}`},
@@ -202,18 +203,18 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Method == http.MethodPatch:
 		a.patches++
-		return response(a.code, a.body), nil
+		return response(r, a.code, a.body), nil
 	case r.URL.Path == "/api/v1":
-		return response(http.StatusOK, []byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"pods/resize","kind":"Pod","namespaced":true}]}`)), nil
+		return response(r, http.StatusOK, []byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"pods/resize","kind":"Pod","namespaced":true}]}`)), nil
 	case r.Method == http.MethodPost:
-		return response(http.StatusCreated, fmt.Appendf(nil, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, a.allowed)), nil
+		return response(r, http.StatusCreated, fmt.Appendf(nil, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, a.allowed)), nil
 	default:
-		return response(http.StatusNotFound, nil), nil
+		return response(r, http.StatusNotFound, nil), nil
 	}
 }
 
-func response(code int, body []byte) *http.Response {
-	return &http.Response{StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}
+func response(r *http.Request, code int, body []byte) *http.Response {
+	return &http.Response{Request: r, StatusCode: code, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body))}
 }
 
 // FuzzPlan: any pod, node and want give the same findings twice and are left alone; what stops a resize says why; and nothing

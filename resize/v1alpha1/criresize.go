@@ -27,8 +27,8 @@ const (
 	ReasonRuntimeUnavailable = "RuntimeUnavailable"
 	// ReasonPodNotFound: the runtime has no running sandbox with the pod's UID.
 	ReasonPodNotFound = "PodNotFound"
-	// ReasonNodeDiffers: the kernel holds neither the figures of before nor what the agent applied, so somebody else sets them
-	// or the kubelet is configured otherwise (CFS quota off, another period). Nothing was written.
+	// ReasonNodeDiffers: at first sight the kernel holds neither the figures of before nor those wanted, so somebody else sets
+	// them or the kubelet is configured otherwise (CFS quota off, another period). Nothing was written.
 	ReasonNodeDiffers = "NodeDiffers"
 	// ReasonWriteFailed: the runtime or the kernel refused a value; the message has its words; retried.
 	ReasonWriteFailed = "WriteFailed"
@@ -157,8 +157,8 @@ type CRIResizeStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Containers []ContainerKernel `json:"containers,omitempty"`
-	// applied is what the agent last wrote or found in place, container by container. It tells the agent's own values from
-	// those of another writer, also after the agent was restarted.
+	// applied is what the agent last saw in force, container by container; before its first write, what the kubelet had set. Once
+	// it is there, a difference in the kernel is undone instead of answered with NodeDiffers, also after the agent was restarted.
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=64

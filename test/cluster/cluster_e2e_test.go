@@ -313,6 +313,9 @@ func waitLog(ctx context.Context, c *cluster.Cluster, pod *corev1.Pod, want stri
 		if err == nil && strings.Contains(string(log), want) {
 			return nil
 		}
+		if err == nil {
+			err = fmt.Errorf("the log is %q, without %q", log, want)
+		}
 		time.Sleep(100 * time.Millisecond)
 	}
 	return err

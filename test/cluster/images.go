@@ -64,6 +64,10 @@ func (c *Cluster) LoadImage(ctx context.Context, image, dir string) error {
 // and the image's entrypoint. A relative dir is relative to the directory of
 // the test module, so "../cmd/podresize-agent" is the agent.
 func WriteImage(ctx context.Context, image, dir, archive string) error {
+	archive, err := filepath.Abs(archive) // the build runs in another directory
+	if err != nil {
+		return fmt.Errorf("locating the archive of image %q: %w", image, err)
+	}
 	work, err := os.MkdirTemp(filepath.Dir(archive), "build-")
 	if err != nil {
 		return fmt.Errorf("making a directory for image %q: %w", image, err)

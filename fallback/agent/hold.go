@@ -52,11 +52,11 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 		if limit == figures.Unlimited || (have != cgroup.NoLimit && have <= limit) {
 			return nil
 		}
-		used, err := a.tree.MemoryInUse(path)
+		used, err := a.reducedTo(path, limit-limit/headroom)
 		if err != nil {
 			return fmt.Errorf("reading the memory in use of %s: %w", what, err)
 		}
-		if used+limit/headroom <= limit {
+		if used <= limit-limit/headroom {
 			return nil
 		}
 		return &memoryInUseError{message: fmt.Sprintf("%s uses %d bytes of memory, too much for a limit of %d (a twentieth must stay free)", what, used, limit)}
@@ -71,6 +71,18 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 		}
 	}
 	return check("the pod", o.path, o.pod.Memory, want.Cgroup.Memory)
+}
+
+// reducedTo has the kernel reclaim what is in use above so many bytes, and gives what is in use then.
+func (a *Agent) reducedTo(path string, most int64) (int64, error) {
+	used, err := a.tree.MemoryInUse(path)
+	if err != nil || used <= most {
+		return used, err
+	}
+	if err := a.tree.Reclaim(path, used-most); err != nil {
+		return 0, err
+	}
+	return a.tree.MemoryInUse(path)
 }
 
 // setPod writes the pod's cgroup; the tree leaves alone what holds already.
@@ -95,14 +107,27 @@ func (a *Agent) setContainer(ctx context.Context, c observedContainer, f, applie
 		return nil
 	}
 	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory}
-	swap, err := a.tree.AccountsSwap(c.path)
+	allowance, accounted, err := a.tree.SwapAllowance(c.path)
 	if err != nil {
 		return err
 	}
-	if swap {
-		r.MemorySwap = f.Memory
+	if accounted {
+		r.MemorySwap = swapBeside(c.kernel.Memory, f.Memory, allowance)
 	}
 	return a.runtime.Update(ctx, c.ID, r)
+}
+
+// swapBeside is the limit on memory and swap together that leaves a container the swap that it may use now. The first memory limit of
+// a container allows none, which is what the kubelet does on a node without swap.
+func swapBeside(held, memory, allowance int64) int64 {
+	switch {
+	case held == cgroup.NoLimit || memory == figures.Unlimited:
+		return memory
+	case allowance == cgroup.NoLimit:
+		return figures.Unlimited
+	default:
+		return memory + allowance
+	}
 }
 
 // decreasesFirst orders the running containers so that what one gives up can be taken by the next.

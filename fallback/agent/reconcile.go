@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,25 +29,36 @@ const (
 	lookSoon = 2 * time.Second
 )
 
+// lookRarely is for a pod of which the CRIResize is gone: only its end is waited for.
+const lookRarely = 5 * time.Minute
+
 // Reconcile brings the kernel to what one CRIResize asks for and writes down what it then holds.
 func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !a.lock.held.Load() {
+		return ctrl.Result{}, nil // all are looked at when it is
+	}
+	k := a.pods.look(req.NamespacedName, a.clock.Now())
+	defer a.pods.looked(req.NamespacedName)
 	object := &v1alpha1.CRIResize{}
 	if err := a.client.Get(ctx, req.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			a.release(req.NamespacedName)
-			return ctrl.Result{}, nil
+			return a.letGo(ctx, req.NamespacedName, k)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading CRIResize %q: %w", req.NamespacedName, err)
 	}
 	if object.Spec.NodeName != a.opts.NodeName || !object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	k.object, k.deleted = object, false
+	k.of(object.Generation)
 	said := object.DeepCopy()
-	v := a.apply(ctx, said)
+	v := a.apply(ctx, said, k)
 	setCondition(said, v)
+	said.Status.Repairs += k.repairs
 	if err := a.report(ctx, object, said); err != nil {
 		return ctrl.Result{}, fmt.Errorf("writing the status of CRIResize %q: %w", req.NamespacedName, err)
 	}
+	k.repairs = 0
 	logr.FromContextOrDiscard(ctx).V(1).Info("Looked at pod", "pod", object.Namespace+"/"+object.Spec.PodName, "reason", v.reason, "message", v.message)
 	if v.err != nil {
 		return ctrl.Result{}, v.err
@@ -68,20 +80,28 @@ func failed(reason string, err error) verdict {
 }
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
-func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
+func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known) verdict {
 	o, err := a.observe(ctx, object)
 	if err != nil {
 		return unobserved(err)
 	}
 	defer func() { record(object, o) }()
-	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
-		return verdict{reason: v1alpha1.ReasonNotEnforced, message: "enforcement is off: the kernel is left as it is", again: lookAgain}
-	}
 	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
-	if v, ok := a.adopt(ctx, object, o, before, want); !ok {
+	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
+		return a.stop(object, o, before, k)
+	}
+	if v, ok := a.suits(object, o, want, k); !ok {
 		return v
 	}
-	a.follow(ctx, object, o.path)
+	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want}, k.left...)); !ok {
+		return v
+	}
+	a.follow(ctx, client.ObjectKeyFromObject(object), o)
+	k.look(o, want, a.clock.Now())
+	if v, wait := k.holdsOff(a.clock.Now()); wait {
+		return v
+	}
+	lost := o.difference(want) != "" && wasApplied(object)
 	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
 		// It may be half applied: what holds now is read, not assumed.
 		if again, readErr := a.observe(ctx, object); readErr == nil {
@@ -92,8 +112,30 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
 	if o, err = a.observeAgain(ctx, object, o); err != nil {
 		return unobserved(err)
 	}
-	return judge(object, o, want)
+	v := a.judge(object, o, want, k)
+	if v.reason == v1alpha1.ReasonApplied && lost {
+		k.repairs++
+	}
+	return v
 }
+
+// wasApplied says whether all that is wanted now was in force before.
+func wasApplied(object *v1alpha1.CRIResize) bool {
+	if len(object.Status.Applied) != len(object.Spec.Containers) {
+		return false
+	}
+	for _, c := range object.Spec.Containers {
+		noted := slices.ContainsFunc(object.Status.Applied, func(n v1alpha1.AppliedContainer) bool {
+			return n.Name == c.Name && sameRequirements(n.Resources, c.Wanted)
+		})
+		if !noted {
+			return false
+		}
+	}
+	return true
+}
+
+func sameRequirements(a, b v1alpha1.Requirements) bool { return equality.Semantic.DeepEqual(a, b) }
 
 // observeAgain keeps the last observation when there is no new one, so that the status shows something true of some moment.
 func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, last *observed) (*observed, error) {
@@ -104,13 +146,13 @@ func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, la
 	return o, nil
 }
 
-// adopt checks, once, that the kernel holds what the kubelet would have set, and notes that before anything is written: from then
-// on a difference is somebody else's doing, and is undone.
-func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observed, before, want figures.Pod) (verdict, bool) {
+// adopt checks, once, that the kernel holds what the kubelet would have set, or this agent, and notes that before anything is written:
+// from then on a difference is somebody else's doing, and is undone.
+func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observed, accepted []figures.Pod) (verdict, bool) {
 	if len(object.Status.Applied) > 0 {
 		return verdict{}, true
 	}
-	if d := o.difference(before, want); d != "" {
+	if d := o.difference(accepted...); d != "" {
 		return verdict{reason: v1alpha1.ReasonNodeDiffers, message: d + ", by the pod's spec; nothing was written", again: lookAgain}, false
 	}
 	adopted := object.DeepCopy()
@@ -126,13 +168,19 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 }
 
 // judge compares what was read back with what is wanted.
-func judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod) verdict {
+func (a *Agent) judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
+		k.proven = nil
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
 	}
 	if d := o.difference(want); d != "" {
+		k.note(d, a.clock.Now())
+		if v, wait := k.holdsOff(a.clock.Now()); wait {
+			return v
+		}
 		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
 	}
+	k.prove(o)
 	object.Status.Applied = nil
 	for _, c := range object.Spec.Containers {
 		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})

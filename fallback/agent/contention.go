@@ -48,20 +48,18 @@ func (c *contention) prove(o *observed) {
 	}
 }
 
-// look notes it when somebody has changed a cgroup since it was seen to hold what is wanted. A container in another run than then
-// was started by the kubelet, from spec: nobody is to blame.
+// look notes it when somebody has changed a cgroup since it was seen to hold what is wanted. If a container is in another run than then,
+// nobody is to blame: the kubelet started it from spec, and with that systemd has written the pod's slice anew.
 func (c *contention) look(o *observed, want figures.Pod, now time.Time) {
 	if c.proven == nil {
 		return
 	}
-	since := *o
-	since.containers = make(map[string]observedContainer, len(o.containers))
 	for name, seen := range o.containers {
-		if c.proven[name] == seen.ID {
-			since.containers[name] = seen
+		if c.proven[name] != seen.ID {
+			return
 		}
 	}
-	if d := since.difference(want); d != "" {
+	if d := o.difference(want); d != "" {
 		c.note(d, now)
 	}
 }

@@ -49,8 +49,7 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	if object.Spec.NodeName != a.opts.NodeName || !object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	k.object, k.deleted = object, false
-	k.of(object.Generation)
+	k.see(object)
 	said := object.DeepCopy()
 	v := a.apply(ctx, said, k)
 	setCondition(said, v)
@@ -81,6 +80,9 @@ func failed(reason string, err error) verdict {
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
 func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known) verdict {
+	if v, wait := k.holdsOff(a.clock.Now()); wait {
+		return v
+	}
 	o, err := a.observe(ctx, object)
 	if err != nil {
 		return unobserved(err)
@@ -88,7 +90,7 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	defer func() { record(object, o) }()
 	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
 	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
-		return a.stop(object, o, before, k)
+		return a.stop(ctx, object, o, before, k)
 	}
 	if v, ok := a.suits(object, o, want, k); !ok {
 		return v
@@ -98,16 +100,17 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	}
 	a.follow(ctx, client.ObjectKeyFromObject(object), o)
 	k.look(o, want, a.clock.Now())
-	if v, wait := k.holdsOff(a.clock.Now()); wait {
+	if v, wait := a.pause(object, k); wait {
 		return v
 	}
 	lost := o.difference(want) != "" && wasApplied(object)
 	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
 		// It may be half applied: what holds now is read, not assumed.
+		was := o
 		if again, readErr := a.observe(ctx, object); readErr == nil {
 			o = again
 		}
-		return unheld(err)
+		return a.refused(object, was, o, want, err, k)
 	}
 	if o, err = a.observeAgain(ctx, object, o); err != nil {
 		return unobserved(err)
@@ -175,7 +178,7 @@ func (a *Agent) judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod,
 	}
 	if d := o.difference(want); d != "" {
 		k.note(d, a.clock.Now())
-		if v, wait := k.holdsOff(a.clock.Now()); wait {
+		if v, wait := a.pause(object, k); wait {
 			return v
 		}
 		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
@@ -186,6 +189,32 @@ func (a *Agent) judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod,
 		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})
 	}
 	return verdict{reason: v1alpha1.ReasonApplied, message: "the cgroups of pod and containers hold what is wanted", again: lookAgain}
+}
+
+// pause says whether a repair must wait. Until then the pod is not watched: one who writes all the time would wake the agent each time.
+func (a *Agent) pause(object *v1alpha1.CRIResize, k *known) (verdict, bool) {
+	v, wait := k.holdsOff(a.clock.Now())
+	if wait {
+		a.unfollow(client.ObjectKeyFromObject(object))
+	}
+	return v, wait
+}
+
+// refused is for a write that failed. Where all was in force before, and the same containers run, somebody else writes: cgroup v1
+// refuses a container more than its pod has, which that one has just lowered. The pod is not watched until the next try: see pause.
+func (a *Agent) refused(object *v1alpha1.CRIResize, was, is *observed, want figures.Pod, err error, k *known) verdict {
+	v := unheld(err)
+	if v.reason != v1alpha1.ReasonWriteFailed {
+		return v
+	}
+	a.unfollow(client.ObjectKeyFromObject(object))
+	if d := is.difference(want); d != "" && wasApplied(object) && is.sameRuns(was) {
+		k.note(d+"; "+v.message, a.clock.Now())
+		if contended, wait := k.holdsOff(a.clock.Now()); wait {
+			return contended
+		}
+	}
+	return v
 }
 
 func unobserved(err error) verdict {

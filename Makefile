@@ -12,7 +12,7 @@ KUBERNETES ?= 1.26 1.37 ## Kubernetes versions of e2e; cluster-up takes the last
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
 CLUSTER ?= dev ## name of the cluster of cluster-up and cluster-down; in cluster-down, CLUSTER= is every one
-ARGS ?= ## more arguments for go test in unit, unit-latest and e2e, e.g. ARGS='-run TestSet'
+ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
 
 BIN := bin
 CONTROLLER_GEN := $(BIN)/controller-gen
@@ -37,7 +37,7 @@ demo: ## resize a pod on the newest Kubernetes (in place) and on 1.26 (CRI), wit
 	@cd test && go run ./demo
 
 .PHONY: test
-test: unit e2e ## all tests
+test: unit figures e2e ## all tests
 
 .PHONY: unit
 unit: cgo ## tests that need no cluster, with the race detector
@@ -48,6 +48,11 @@ unit: cgo ## tests that need no cluster, with the race detector
 unit-latest: ## build and test against the newest Kubernetes libraries (go.latest.mod)
 	go build -modfile=go.latest.mod ./...
 	go test -modfile=go.latest.mod -vet=off $(ARGS) ./...
+
+.PHONY: figures
+figures: ## compare the CRI path's figures with those of the kubelet's own functions, 1.37 and 1.26, for random pods
+	@echo 'compiling parts of both kubelets; the first time this takes minutes'
+	$(call go-test-e2e,.,./fallback/figures)
 
 .PHONY: e2e
 e2e: export PODRESIZE_KUBERNETES := $(strip $(KUBERNETES))
@@ -74,11 +79,13 @@ bench: ## measure on real clusters, beside kubectl, and write the figures into d
 lint: $(GOLANGCI_LINT) ## golangci-lint over all modules
 	$(GOLANGCI_LINT) run
 	cd test && ../$(GOLANGCI_LINT) run
+	cd test/kubelet && ../../$(GOLANGCI_LINT) run
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format the sources
 	$(GOLANGCI_LINT) fmt
 	cd test && ../$(GOLANGCI_LINT) fmt
+	cd test/kubelet && ../../$(GOLANGCI_LINT) fmt
 
 # Deep copies into directory $(1), CRDs into directory $(2).
 generate-into = $(CONTROLLER_GEN) paths=./$(API) object output:object:dir=$(1) crd output:crd:dir=$(2)
@@ -111,6 +118,8 @@ define each-mod
 go mod tidy $(1) -go=1.25.0
 	go mod tidy $(1) -modfile=go.latest.mod
 	cd test && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1) -modfile=go.old.mod
 	cd tools && go mod tidy $(1)
 endef
 

@@ -76,8 +76,8 @@ func TestRefusedByAnother(t *testing.T) {
 		t.Fatalf("the second try is %s later", again)
 	}
 	b.passes(secondRepair)
-	if again := b.mustLook(t); again != firstPause {
-		t.Fatalf("the third try is %s later", again)
+	if again := b.mustLook(t); again != lookSoon {
+		t.Fatalf("looks again after %s", again)
 	}
 	said := b.says(t, v1alpha1.ReasonContended, "3 times in a row", "invalid argument", firstPause.String())
 	if paths := b.agent.pods.byPath; len(paths) > 0 {
@@ -139,6 +139,33 @@ func TestCrashLoop(t *testing.T) {
 			if said := b.says(t, v1alpha1.ReasonApplied); said.Status.Repairs != 5 {
 				t.Errorf("%d repairs are told, want 5", said.Status.Repairs)
 			}
+		})
+	}
+}
+
+// TestStartedMeanwhile: a container that is started during an update finds the room that it was given, which nobody else made.
+func TestStartedMeanwhile(t *testing.T) {
+	for version, unified := range versions() {
+		t.Run(version, func(t *testing.T) {
+			object := asking("cpu=150m memory=200Mi", "cpu=60m memory=80Mi")
+			b := newBed(t, unified, object)
+			b.stops("app")
+			b.fail = func(string) error {
+				b.restarts(t, "run-1")
+				return nil
+			}
+			for range contendedAfter {
+				if _, err := b.look(t); err == nil {
+					t.Error("no other try")
+				}
+				b.says(t, v1alpha1.ReasonPending, "started meanwhile")
+				b.stops("app")
+				b.set(t, podPath+"/c-log", figures.Before(&object.Spec).Containers["log"])
+			}
+			b.restarts(t, "run-1")
+			b.fail = nil
+			b.mustLook(t)
+			b.says(t, v1alpha1.ReasonApplied)
 		})
 	}
 }
@@ -235,13 +262,64 @@ func TestMadeAnew(t *testing.T) {
 	}
 }
 
+// TestAnswerToTheWrongOne: what was found for a CRIResize is not told of the next one of the same pod, whose generation is the same.
+func TestAnswerToTheWrongOne(t *testing.T) {
+	b := enlarging(t, false)
+	b.mustLook(t)
+	b.undo(t)
+	again := asking("cpu=1 memory=300Mi", "cpu=60m memory=300Mi")
+	again.UID = "another"
+	b.report = func() error {
+		b.report = nil
+		return errors.Join(b.client.Delete(t.Context(), newObject()), b.client.Create(t.Context(), again))
+	}
+	b.mustLook(t)
+	said := &v1alpha1.CRIResize{}
+	if err := b.client.Get(t.Context(), name, said); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(v1alpha1.CRIResizeStatus{}, said.Status); diff != "" {
+		t.Errorf("it is told: %s", diff)
+	}
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
+	b.holds(t, figures.Wanted(&again.Spec))
+}
+
+// TestRestartInPause: a container that ends does not wait for the other writer.
+func TestRestartInPause(t *testing.T) {
+	for version, unified := range versions() {
+		t.Run(version, func(t *testing.T) {
+			b := newBed(t, unified, asking("cpu=150m memory=200Mi", "cpu=60m memory=80Mi"))
+			b.mustLook(t)
+			for range contendedAfter {
+				b.undo(t)
+				for again := b.mustLook(t); again != lookAgain && b.reason(t) != v1alpha1.ReasonContended; again = b.mustLook(t) {
+					b.passes(again)
+				}
+			}
+			b.stops("app")
+			b.passes(lookSoon)
+			b.mustLook(t)
+			said := b.says(t, v1alpha1.ReasonContainerNotRunning)
+			before := figures.Before(&said.Spec)
+			if pod := b.kernel(t)[""]; pod.Quota != before.Cgroup.Quota || pod.Memory != before.Cgroup.Memory {
+				t.Errorf("no room for the restart: %+v", pod)
+			}
+			b.restarts(t, "run-1")
+			b.mustLook(t)
+			b.says(t, v1alpha1.ReasonApplied)
+		})
+	}
+}
+
 // TestPause: while a repair waits nothing is looked at or watched, however often somebody writes.
 func TestPause(t *testing.T) {
 	b := enlarging(t, false)
 	b.mustLook(t)
 	for range contendedAfter {
 		b.undo(t)
-		for again := b.mustLook(t); again != lookAgain && again != firstPause; again = b.mustLook(t) {
+		for again := b.mustLook(t); again != lookAgain && b.reason(t) != v1alpha1.ReasonContended; again = b.mustLook(t) {
 			b.passes(again)
 		}
 	}

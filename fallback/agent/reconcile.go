@@ -54,7 +54,9 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	v := a.apply(ctx, said, k)
 	setCondition(said, v)
 	said.Status.Repairs += k.repairs
-	if err := a.report(ctx, object, said); err != nil {
+	if err := a.report(ctx, object, said); apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: lookSoon}, nil // at the latest: the watch will tell of the newer version
+	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("writing the status of CRIResize %q: %w", req.NamespacedName, err)
 	}
 	k.repairs = 0
@@ -80,13 +82,18 @@ func failed(reason string, err error) verdict {
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
 func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known) verdict {
-	if v, wait := k.holdsOff(a.clock.Now()); wait {
-		return v
+	pausing, wait := k.holdsOff(a.clock.Now())
+	if wait && !k.peek(a.clock.Now()) {
+		return pausing
 	}
 	o, err := a.observe(ctx, object)
 	if err != nil {
 		return unobserved(err)
 	}
+	if wait && o.sameRuns(k.runs) {
+		return pausing
+	}
+	k.until = time.Time{} // the other one can wait, a container that is to be started cannot
 	defer func() { record(object, o) }()
 	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
 	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
@@ -103,10 +110,9 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	if v, wait := a.pause(object, k); wait {
 		return v
 	}
-	lost := o.difference(want) != "" && wasApplied(object)
+	was, lost := o, o.difference(want) != "" && wasApplied(object)
 	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
 		// It may be half applied: what holds now is read, not assumed.
-		was := o
 		if again, readErr := a.observe(ctx, object); readErr == nil {
 			o = again
 		}
@@ -115,7 +121,7 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	if o, err = a.observeAgain(ctx, object, o); err != nil {
 		return unobserved(err)
 	}
-	v := a.judge(object, o, want, k)
+	v := a.judge(object, was, o, want, k)
 	if v.reason == v1alpha1.ReasonApplied && lost {
 		k.repairs++
 	}
@@ -163,21 +169,24 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 	for _, c := range object.Spec.Containers {
 		adopted.Status.Applied = append(adopted.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Before})
 	}
-	if err := a.client.Status().Patch(ctx, adopted, client.MergeFrom(object)); err != nil {
+	if err := a.patch(ctx, object, adopted); err != nil {
 		return failed(v1alpha1.ReasonPending, fmt.Errorf("noting the pod as adopted: %w", err)), false
 	}
-	object.Status.Applied = adopted.Status.Applied
+	object.Status.Applied, object.ResourceVersion = adopted.Status.Applied, adopted.ResourceVersion
 	return verdict{}, true
 }
 
-// judge compares what was read back with what is wanted.
-func (a *Agent) judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod, k *known) verdict {
+// judge compares what was read back with what is wanted. What was written was written for the containers that ran then.
+func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
 		k.proven = nil
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
 	}
 	if d := o.difference(want); d != "" {
-		k.note(d, a.clock.Now())
+		if !o.sameRuns(was) {
+			return failed(v1alpha1.ReasonPending, fmt.Errorf("a container was started meanwhile, %s", d))
+		}
+		k.note(d, o, a.clock.Now())
 		if v, wait := a.pause(object, k); wait {
 			return v
 		}
@@ -192,6 +201,7 @@ func (a *Agent) judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod,
 }
 
 // pause says whether a repair must wait. Until then the pod is not watched: one who writes all the time would wake the agent each time.
+// Every 2 s it is seen whether a container was restarted.
 func (a *Agent) pause(object *v1alpha1.CRIResize, k *known) (verdict, bool) {
 	v, wait := k.holdsOff(a.clock.Now())
 	if wait {
@@ -209,7 +219,7 @@ func (a *Agent) refused(object *v1alpha1.CRIResize, was, is *observed, want figu
 	}
 	a.unfollow(client.ObjectKeyFromObject(object))
 	if d := is.difference(want); d != "" && wasApplied(object) && is.sameRuns(was) {
-		k.note(d+"; "+v.message, a.clock.Now())
+		k.note(d+"; "+v.message, is, a.clock.Now())
 		if contended, wait := k.holdsOff(a.clock.Now()); wait {
 			return contended
 		}
@@ -282,5 +292,13 @@ func (a *Agent) report(ctx context.Context, was, is *v1alpha1.CRIResize) error {
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
 		return nil
 	}
-	return client.IgnoreNotFound(a.client.Status().Patch(ctx, is, client.MergeFrom(was)))
+	return client.IgnoreNotFound(a.patch(ctx, was, is))
+}
+
+// patch changes a status from was to is, if it still is the version that was looked at: what is true of one CRIResize is not of the
+// next one of the same pod.
+func (a *Agent) patch(ctx context.Context, was, is *v1alpha1.CRIResize) error {
+	base := was.DeepCopy()
+	base.ResourceVersion = is.ResourceVersion
+	return a.client.Status().Patch(ctx, is, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 }

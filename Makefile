@@ -10,6 +10,7 @@ SHELL := /bin/bash
 
 KUBERNETES ?= 1.26 1.37 ## Kubernetes versions of e2e; cluster-up takes the last one
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
+NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
 CLUSTER ?= dev ## name of the cluster of cluster-up and cluster-down; in cluster-down, CLUSTER= is every one
 ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
@@ -56,6 +57,7 @@ figures: ## compare the CRI path's figures with those of the kubelet's own funct
 
 .PHONY: e2e
 e2e: export PODRESIZE_KUBERNETES := $(strip $(KUBERNETES))
+e2e: export PODRESIZE_NODE := $(strip $(NODE))
 e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fails
 	$(call go-test-e2e,.,./fallback/cgroup)
 	$(call go-test-e2e,test,./cluster/... ./e2e/...)
@@ -65,7 +67,7 @@ e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fa
 define go-test-e2e
 	@mkdir -p $(BIN)
 	cd $(1) && go build -tags e2e ./...
-	cd $(1) && go test -tags e2e -p 1 -count=1 -v -vet=off -timeout 40m $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
+	cd $(1) && go test -tags e2e -p 1 $(if $(strip $(NODE)),-parallel 1) -count=1 -v -vet=off -timeout $(if $(strip $(NODE)),3h,40m) $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
 	@awk -v args="$(ARGS)" '/--- PASS: / { passed++ } \
 		sub(/.*--- SKIP: /, "") { print "FAIL: skipped " $$0; skipped++ } \
 		END { if (!passed && !args) { print "FAIL: no test ran"; exit 1 }; exit skipped > 0 }' $(BIN)/e2e.log

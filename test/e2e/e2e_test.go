@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
 )
 
@@ -45,6 +46,14 @@ func TestKubernetes(t *testing.T) {
 			t.Run("Rights", e.testRights)
 			t.Run("CLI", e.testCLI)
 			t.Run("PodReplaced", e.testPodReplaced)
+			if e.path == resize.PathCRI {
+				t.Run("Faults", e.testFaults)
+				t.Run("Weights", e.testWeights)
+				t.Run("Quotas", e.testQuotas)
+				t.Run("Rows", e.testRows)
+				t.Run("AgentPod", e.testAgentPod)
+			}
+			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
 		})
@@ -59,7 +68,10 @@ func versions() []string {
 	return []string{"1.26", "1.37"}
 }
 
-func clusterName(version string) string { return "e2e-" + strings.ReplaceAll(version, ".", "-") }
+// clusterName lets two people run the suites on one machine.
+func clusterName(version string) string {
+	return os.Getenv("PODRESIZE_CLUSTER_PREFIX") + "e2e-" + strings.ReplaceAll(version, ".", "-")
+}
 
 // keep says that clusters are to be left running, to look into them.
 func keep() bool { return os.Getenv("PODRESIZE_KEEP") != "" }
@@ -92,7 +104,7 @@ func takeDown() {
 	if keep() {
 		return
 	}
-	for _, version := range versions() {
+	for _, version := range append(versions(), "hand-over", "static") { // those of tests of their own too
 		if err := cluster.Down(context.Background(), clusterName(version), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -64,6 +63,8 @@ type env struct {
 }
 
 const (
+	// gate is the feature gate of resizing in place.
+	gate = "InPlacePodVerticalScaling"
 	// inPlaceSince is the first minor release on which pods are resized in place here.
 	inPlaceSince = 32
 	// gateOnSince is the first one that needs no gate for it.
@@ -78,17 +79,29 @@ func start(t *testing.T, version, podresize string) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := clusterName(version)
-	if err := cluster.Down(t.Context(), name, t.Output()); err != nil {
+	vm, err := cluster.ParseVM(os.Getenv("PODRESIZE_NODE"))
+	if err != nil {
 		t.Fatal(err)
 	}
-	config := cluster.Config{Name: name, Kubernetes: version, Progress: t.Output()}
+	config := cluster.Config{Name: clusterName(version), Kubernetes: version, Nodes: []cluster.Node{{Name: "n1", VM: vm}}}
 	path := resize.PathCRI
 	if parsed.Minor >= inPlaceSince {
 		path = resize.PathInPlace
 	}
 	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
-		config.Gates = map[string]bool{"InPlacePodVerticalScaling": true}
+		config.Gates = map[string]bool{gate: true}
+	}
+	e := startWith(t, config)
+	e.minor, e.path, e.podresize = parsed.Minor, path, podresize
+	return e
+}
+
+// startWith does so with any configuration.
+func startWith(t *testing.T, config cluster.Config) *env {
+	t.Helper()
+	config.Progress = t.Output()
+	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
+		t.Fatal(err)
 	}
 	c, err := cluster.Start(t.Context(), config)
 	if err != nil {
@@ -96,12 +109,12 @@ func start(t *testing.T, version, podresize string) *env {
 	}
 	t.Cleanup(func() {
 		if keep() {
-			t.Logf("cluster %q is kept: export KUBECONFIG=%s", name, c.Kubeconfig())
+			t.Logf("cluster %q is kept: export KUBECONFIG=%s", config.Name, c.Kubeconfig())
 		} else if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, minor: parsed.Minor, path: path, objects: newClient(t, c.RESTConfig()), podresize: podresize}
+	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
@@ -162,12 +175,15 @@ func (e *env) bindResizer(t *testing.T) {
 	if _, err := e.Client().RbacV1().RoleBindings(v1alpha1.AgentNamespace).Create(t.Context(), agents, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	nodes := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer-nodes")}
-	if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), nodes, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer-nodes", "podresize-resizer-room"} {
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
 }
 
@@ -461,21 +477,4 @@ func (e *env) agentLog(ctx context.Context) string {
 		fmt.Fprintf(&b, "%s (error: %v)\n%s\n", pod.Name, err, log)
 	}
 	return b.String()
-}
-
-// processes are the ids of the processes in a container, as the machine sees them.
-func (e *env) processes(t *testing.T, pod *corev1.Pod, container string) []string {
-	t.Helper()
-	path, err := e.CgroupPath(t.Context(), pod, container)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, mount := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} { // v1, v2
-		data, err := os.ReadFile(filepath.Join(mount, path, "cgroup.procs"))
-		if err == nil {
-			return strings.Fields(string(data))
-		}
-	}
-	t.Fatalf("container %q has no cgroup %q", container, path)
-	return nil
 }

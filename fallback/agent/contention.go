@@ -52,7 +52,7 @@ func (c *contention) prove(o *observed) {
 }
 
 // look notes it when somebody has changed a cgroup since it was seen to hold what is wanted. If a container is in another run than then,
-// nobody is to blame: the kubelet started it from spec, and with that systemd has written the pod's slice anew.
+// nobody is to blame: the kubelet started it from spec.
 func (c *contention) look(o *observed, want figures.Pod, now time.Time) {
 	if c.proven == nil {
 		return

@@ -15,9 +15,9 @@ import (
 )
 
 // IsSlice reports whether the cgroup at path is a slice of systemd. What is
-// written into its files holds until systemd is reloaded, or starts something in
-// the slice: then it writes the properties of the slice again, all of them, and a
-// memory limit below what is in use kills. So they must be set too.
+// written into its files holds until systemd is reloaded: then it writes the
+// properties of the slice again, all of them, and a memory limit below what is in
+// use kills. So they must be set too.
 func IsSlice(path string) bool { return strings.HasSuffix(path, ".slice") }
 
 // Slice is what a slice of systemd is to have.

@@ -52,6 +52,12 @@ type note struct {
 	refusalEnds time.Time
 	// matched is when the evidence was first seen to match spec; zero: not yet.
 	matched time.Time
+	// kubelet is the minor version of the pod's kubelet when its node was read for this spec; zero: unknown.
+	kubelet     uint
+	kubeletRead bool
+	// touches is how often the pod was touched for this spec; touchAt is when that is to be done next; zero: never.
+	touches int
+	touchAt time.Time
 }
 
 func newMemory(pods int) *memory { return &memory{notes: lru.New(pods)} }
@@ -79,13 +85,14 @@ func older(a, b *corev1.Pod) bool {
 }
 
 // sent notes what a patch answered. A patch that changed nothing (the caller's copy was old) leaves what is known as it is.
-func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
+func (m *memory) sent(answer *corev1.Pod, previous Resources, kubelet uint, now time.Time) {
 	slim := answer.DeepCopy()
 	slim.ManagedFields = nil
 	n := &note{
 		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer),
-		generation: answer.Generation, ours: true,
+		generation: answer.Generation, ours: true, kubelet: kubelet, kubeletRead: true,
 	}
+	n.touchFrom(now.Add(firstTouch))
 	if answer.Status.ObservedGeneration == 0 {
 		n.stale = kubeletSays(answer).fingerprint()
 	}
@@ -164,6 +171,58 @@ func (m *memory) settle(pod *corev1.Pod, seen note, res *Result) {
 	defer m.mu.Unlock()
 	if n, ok := m.get(pod.UID); ok && pod.ResourceVersion != "" && n.asked.Equal(seen.asked) && n.spec == seen.spec {
 		n.done, n.doneAt = res, pod.ResourceVersion
+	}
+}
+
+// knowKubelet notes of which version a pod's kubelet is, and that it is to be touched for it now. It gives a copy of the note.
+func (m *memory) knowKubelet(uid types.UID, seen note, kubelet uint, now time.Time) note {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen.kubelet, seen.kubeletRead = kubelet, true
+	if n, ok := m.get(uid); ok && n.spec == seen.spec && n.asked.Equal(seen.asked) {
+		n.kubelet, n.kubeletRead = kubelet, true
+		n.touchFrom(now)
+	}
+	return seen
+}
+
+// touchFrom has the first touch of a pod made at that time, if its kubelet needs any.
+func (n *note) touchFrom(at time.Time) {
+	if reportsLate(n.kubelet) {
+		n.touchAt = at
+	}
+}
+
+// claimTouch says whether the pod is to be touched now, by the caller and by nobody else, and how long it is until the next time;
+// zero: there is none. If somebody else has just touched it, that counts.
+func (m *memory) claimTouch(pod *corev1.Pod, seen note, now time.Time) (due bool, next time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok || n.touchAt.IsZero() || n.spec != seen.spec {
+		return false, 0
+	}
+	if now.Before(n.touchAt) {
+		return false, n.touchAt.Sub(now)
+	}
+	pauses := touchPauses()
+	if n.touches == len(pauses) {
+		n.touchAt = time.Time{}
+		return true, 0
+	}
+	pause := pauses[n.touches]
+	n.touches++
+	n.touchAt = now.Add(pause)
+	other := now.Sub(touchedAt(pod))
+	return other < 0 || other >= firstTouch, pause
+}
+
+// stopTouching leaves a pod to its kubelet.
+func (m *memory) stopTouching(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.get(uid); ok {
+		n.touchAt = time.Time{}
 	}
 }
 

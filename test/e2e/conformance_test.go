@@ -68,10 +68,10 @@ func (e *env) checkPath(t *testing.T) {
 	t.Helper()
 	counts := map[resize.Path]int{}
 	for _, request := range e.changes(t, resizerUser) {
-		if strings.HasPrefix(request, "patch pods") {
-			counts[resize.PathInPlace]++
-		} else {
+		if strings.Contains(request, " criresizes ") {
 			counts[resize.PathCRI]++
+		} else {
+			counts[resize.PathInPlace]++
 		}
 	}
 	if len(counts) != 1 || counts[e.path] == 0 {

@@ -59,7 +59,9 @@ func versions() []string {
 	return []string{"1.26", "1.37"}
 }
 
-func clusterName(version string) string { return "e2e-" + strings.ReplaceAll(version, ".", "-") }
+func clusterName(version string) string {
+	return "e2e-" + strings.NewReplacer(".", "-", ":", "-").Replace(version)
+}
 
 // keep says that clusters are to be left running, to look into them.
 func keep() bool { return os.Getenv("PODRESIZE_KEEP") != "" }

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -52,7 +53,7 @@ const (
 // env is one cluster, with what the suites need on it.
 type env struct {
 	*cluster.Cluster
-	minor int
+	minor int // of the API server
 	// path is the one that the Adapter must take on this release.
 	path resize.Path
 	// objects is the admin's client, for CRIResizes.
@@ -64,31 +65,59 @@ type env struct {
 }
 
 const (
-	// inPlaceSince is the first minor release on which pods are resized in place here.
-	inPlaceSince = 32
-	// gateOnSince is the first one that needs no gate for it.
-	gateOnSince = 33
+	// gate is the feature gate of resizing in place.
+	gate = "InPlacePodVerticalScaling"
+	// hasGateSince is the first minor release that has it, subresourceSince the first one with pods/resize, gateOnSince the first
+	// one that has the gate on by default.
+	hasGateSince, subresourceSince, gateOnSince = 27, 32, 33
 )
 
-// start brings a fresh cluster up, with the roles of a caller on it and the gate on where that offers the in-place path, and sees
-// to its end.
-func start(t *testing.T, version, podresize string) *env {
+// setting is what a cluster of the suites is to be: "1.31" is a release as it comes, "1.31:on" and "1.31:off" have the gate so on
+// control plane and node.
+type setting struct {
+	name    string
+	release cluster.Version
+	gates   map[string]bool
+	path    resize.Path
+}
+
+func parseSetting(t *testing.T, text string) setting {
 	t.Helper()
-	parsed, err := cluster.ParseVersion(version)
+	version, state, given := strings.Cut(text, ":")
+	release, err := cluster.ParseVersion(version)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := clusterName(version)
-	if err := cluster.Down(t.Context(), name, t.Output()); err != nil {
+	s := setting{name: text, release: release, path: resize.PathCRI}
+	on := release.Minor >= gateOnSince
+	if given {
+		on = state == "on"
+		s.gates = map[string]bool{gate: on}
+	}
+	if given && (state != "on" && state != "off" || release.Before(hasGateSince)) {
+		t.Fatalf("cluster %q: what follows the release must be :on or :off, from 1.%d on", text, hasGateSince)
+	}
+	if on {
+		s.path = resize.PathInPlace
+	}
+	return s
+}
+
+// start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
+func start(t *testing.T, version, podresize string) *env {
+	t.Helper()
+	s := parseSetting(t, version)
+	e := startWith(t, cluster.Config{Name: clusterName(version), Kubernetes: s.release.String(), Gates: s.gates})
+	e.minor, e.path, e.podresize = s.release.Minor, s.path, podresize
+	return e
+}
+
+// startWith does so with any configuration.
+func startWith(t *testing.T, config cluster.Config) *env {
+	t.Helper()
+	config.Progress = t.Output()
+	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
 		t.Fatal(err)
-	}
-	config := cluster.Config{Name: name, Kubernetes: version, Progress: t.Output()}
-	path := resize.PathCRI
-	if parsed.Minor >= inPlaceSince {
-		path = resize.PathInPlace
-	}
-	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
-		config.Gates = map[string]bool{"InPlacePodVerticalScaling": true}
 	}
 	c, err := cluster.Start(t.Context(), config)
 	if err != nil {
@@ -96,16 +125,27 @@ func start(t *testing.T, version, podresize string) *env {
 	}
 	t.Cleanup(func() {
 		if keep() {
-			t.Logf("cluster %q is kept: export KUBECONFIG=%s", name, c.Kubeconfig())
+			t.Logf("cluster %q is kept: export KUBECONFIG=%s", config.Name, c.Kubeconfig())
 		} else if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, minor: parsed.Minor, path: path, objects: newClient(t, c.RESTConfig()), podresize: podresize}
+	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
 	return e
+}
+
+// patched is a successful patch that resizes a pod in place here, as audit tells it.
+func (e *env) patched() string { return "patch " + e.resource() + " 200" }
+
+// resource is what is patched for that.
+func (e *env) resource() string {
+	if e.minor < subresourceSince {
+		return "pods"
+	}
+	return "pods/resize"
 }
 
 func (e *env) watchPods(t *testing.T) {
@@ -151,9 +191,11 @@ func (e *env) bindResizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer")}
-	if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer", "podresize-resizer-old"} {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	agents := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects,
@@ -167,6 +209,7 @@ func (e *env) bindResizer(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
 }
@@ -334,7 +377,8 @@ func (e *env) criResize(t *testing.T, pod *corev1.Pod) *v1alpha1.CRIResize {
 	return object
 }
 
-// audit are the requests that keep wants, as "verb resource/subresource code", in their order.
+// audit are the requests that keep wants, as "verb resource/subresource code", in their order; of patches that only touch a pod the
+// verb is "touch", of dry runs it is "try".
 func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 	t.Helper()
 	events, err := e.Audit(t.Context(), keep)
@@ -347,9 +391,21 @@ func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 		if a.ObjectRef.Subresource != "" {
 			what += "/" + a.ObjectRef.Subresource
 		}
-		out = append(out, fmt.Sprintf("%s %s %d", a.Verb, what, a.ResponseStatus.Code))
+		verb := a.Verb
+		switch {
+		case touches(a):
+			verb = "touch"
+		case a.DryRun():
+			verb = "try"
+		}
+		out = append(out, fmt.Sprintf("%s %s %d", verb, what, a.ResponseStatus.Code))
 	}
 	return out
+}
+
+// touches says that a request does nothing but set the annotation that makes a kubelet look at its pod.
+func touches(a cluster.AuditEvent) bool {
+	return a.Verb == "patch" && bytes.Contains(a.RequestObject, []byte(resize.TouchedAnnotation)) && !bytes.Contains(a.RequestObject, []byte("spec"))
 }
 
 // onPod are all requests of the Resizers on a pod, reads too.
@@ -376,7 +432,9 @@ func (e *env) changesOf(t *testing.T, pod *corev1.Pod) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool { return a.Verb == "create" && a.ObjectRef.Subresource == "" }))
+	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool {
+		return a.Verb == "create" && a.ObjectRef.Subresource == "" || touches(a)
+	}))
 }
 
 // equal compares with a diff.

@@ -212,8 +212,8 @@ func notYet(pod *corev1.Pod) *standing {
 		if s != nil && over(pod, k, s) {
 			continue
 		}
-		if k == kindSidecar && s != nil && s.State.Running != nil && s.Resources == nil {
-			continue // a kubelet of 1.32 resizes no sidecars and reports nothing of them, and its API server takes no change of one
+		if k == kindSidecar && s != nil && s.State.Running != nil && untoldOf(s) {
+			continue
 		}
 		if w := containerNotYet(c, s); w != nil {
 			return w
@@ -240,6 +240,12 @@ func comparesRaw(pod *corev1.Pod) bool {
 		alike = alike && differs(c.Resources.Requests, s.Resources.Requests, exact) == "" && differs(c.Resources.Limits, s.Resources.Limits, exact) == ""
 	}
 	return !alike
+}
+
+// untoldOf says that the kubelet does not tell what it has reserved for a sidecar. Those before 1.33 resize none: 1.32 reports
+// nothing of them, older ones limits alone; and no API server before 1.33 takes a change of one.
+func untoldOf(s *corev1.ContainerStatus) bool {
+	return s.Resources == nil || s.AllocatedResources == nil && len(s.Resources.Requests) == 0
 }
 
 // over says that a container has ended and is not started again.

@@ -3,17 +3,18 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // keepsMemoryLimit is the minor release of API servers that take no decrease of a memory limit (k/k#133012), so that questions which
@@ -26,10 +27,13 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal("a cluster needs root: for cgroups, mounts and network")
 	}
 	podresize := buildCommand(t)
-	for _, version := range versions() {
-		t.Run(version, func(t *testing.T) {
+	for _, s := range settings(t) {
+		if s.IsMixed() {
+			continue // TestMixed…
+		}
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e := start(t, version, podresize)
+			e := start(t, s, podresize)
 			// Without our API type and agent, in this order: the second one brings the type.
 			t.Run("NothingInstalled", e.testNothingInstalled)
 			t.Run("NoAgent", e.testNoAgent)
@@ -51,16 +55,18 @@ func TestKubernetes(t *testing.T) {
 	}
 }
 
-// versions are the releases to run on.
-func versions() []string {
-	if named := strings.Fields(os.Getenv("PODRESIZE_KUBERNETES")); len(named) > 0 {
-		return named
+// settings are the clusters to run on, as package setting names them, from PODRESIZE_KUBERNETES.
+func settings(t *testing.T) []setting.Setting {
+	t.Helper()
+	all, err := namedSettings()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return []string{"1.26", "1.37"}
+	return all
 }
 
-func clusterName(version string) string {
-	return "e2e-" + strings.NewReplacer(".", "-", ":", "-").Replace(version)
+func namedSettings() ([]setting.Setting, error) {
+	return setting.ParseAll(cmp.Or(os.Getenv("PODRESIZE_KUBERNETES"), "1.26 1.37"))
 }
 
 // keep says that clusters are to be left running, to look into them.
@@ -94,8 +100,12 @@ func takeDown() {
 	if keep() {
 		return
 	}
-	for _, version := range versions() {
-		if err := cluster.Down(context.Background(), clusterName(version), os.Stderr); err != nil {
+	all, err := namedSettings()
+	if err != nil {
+		return // nothing was started
+	}
+	for _, s := range all {
+		if err := cluster.Down(context.Background(), s.Config.Name, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

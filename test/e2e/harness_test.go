@@ -35,6 +35,7 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 const (
@@ -54,67 +55,22 @@ const (
 type env struct {
 	*cluster.Cluster
 	minor int // of the API server
-	// path is the one that the Adapter must take on this release.
+	// path is the one that the Adapter must take there.
 	path resize.Path
 	// objects is the admin's client, for CRIResizes.
 	objects client.Client
 	// pods are those of namespace as an informer has them, a little late.
 	pods corev1listers.PodNamespaceLister
+	// node is the one that pods are to run on; empty: any.
+	node string
 	// podresize is the path of the command.
 	podresize string
 }
 
-const (
-	// gate is the feature gate of resizing in place.
-	gate = "InPlacePodVerticalScaling"
-	// hasGateSince is the first minor release that has it, subresourceSince the first one with pods/resize, gateOnSince the first
-	// one that has the gate on by default.
-	hasGateSince, subresourceSince, gateOnSince = 27, 32, 33
-)
-
-// setting is what a cluster of the suites is to be: "1.31" is a release as it comes, "1.31:on" and "1.31:off" have the gate so on
-// control plane and node.
-type setting struct {
-	name    string
-	release cluster.Version
-	gates   map[string]bool
-	path    resize.Path
-}
-
-func parseSetting(t *testing.T, text string) setting {
-	t.Helper()
-	version, state, given := strings.Cut(text, ":")
-	release, err := cluster.ParseVersion(version)
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := setting{name: text, release: release, path: resize.PathCRI}
-	on := release.Minor >= gateOnSince
-	if given {
-		on = state == "on"
-		s.gates = map[string]bool{gate: on}
-	}
-	if given && (state != "on" && state != "off" || release.Before(hasGateSince)) {
-		t.Fatalf("cluster %q: what follows the release must be :on or :off, from 1.%d on", text, hasGateSince)
-	}
-	if on {
-		s.path = resize.PathInPlace
-	}
-	return s
-}
-
 // start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
-func start(t *testing.T, version, podresize string) *env {
+func start(t *testing.T, s setting.Setting, podresize string) *env {
 	t.Helper()
-	s := parseSetting(t, version)
-	e := startWith(t, cluster.Config{Name: clusterName(version), Kubernetes: s.release.String(), Gates: s.gates})
-	e.minor, e.path, e.podresize = s.release.Minor, s.path, podresize
-	return e
-}
-
-// startWith does so with any configuration.
-func startWith(t *testing.T, config cluster.Config) *env {
-	t.Helper()
+	config := s.Config
 	config.Progress = t.Output()
 	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
 		t.Fatal(err)
@@ -130,11 +86,19 @@ func startWith(t *testing.T, config cluster.Config) *env {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
+	e := &env{Cluster: c, minor: s.Minor, objects: newClient(t, c.RESTConfig()), podresize: podresize}
+	e = e.on(s.Nodes[0])
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
 	return e
+}
+
+// on is the cluster as pods of that node see it.
+func (e *env) on(node setting.Node) *env {
+	here := *e
+	here.node, here.path = node.Name, node.Path
+	return &here
 }
 
 // patched is a successful patch that resizes a pod in place here, as audit tells it.
@@ -142,7 +106,7 @@ func (e *env) patched() string { return "patch " + e.resource() + " 200" }
 
 // resource is what is patched for that.
 func (e *env) resource() string {
-	if e.minor < subresourceSince {
+	if e.minor < setting.SubresourceSince {
 		return "pods"
 	}
 	return "pods/resize"
@@ -173,11 +137,16 @@ func (e *env) deploy(t *testing.T) {
 	if err := e.WaitDaemonSet(t.Context(), v1alpha1.AgentNamespace, "podresize-agent"); err != nil {
 		t.Fatal(err)
 	}
-	lease := types.NamespacedName{Namespace: v1alpha1.AgentNamespace, Name: v1alpha1.AgentLeaseName("n1")}
-	eventually(t, "the agent renews its Lease", func() error {
-		_, err := e.Client().CoordinationV1().Leases(lease.Namespace).Get(t.Context(), lease.Name, metav1.GetOptions{})
-		return err
-	})
+	nodes, err := e.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		eventually(t, "the agent renews its Lease", func() error {
+			_, err := e.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace).Get(t.Context(), v1alpha1.AgentLeaseName(node.Name), metav1.GetOptions{})
+			return err
+		})
+	}
 }
 
 // bindResizer gives the group the roles of a caller, as their manifest says that they are to be bound.
@@ -280,6 +249,9 @@ func (e *env) newResizer(t *testing.T) resize.Resizer {
 func (e *env) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pod.Namespace = namespace
+	if e.node != "" {
+		pod.Spec.NodeName = e.node
+	}
 	running, err := e.RunPod(t.Context(), pod)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

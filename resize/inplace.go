@@ -284,7 +284,7 @@ func (r *InPlace) took(pod, answer *corev1.Pod, patch []byte, c change) Result {
 		r.memory.refuse(pod, string(patch), res, now)
 		return res
 	}
-	if reportsLate(c.kubelet) && !r.opts.NoTouch {
+	if reportsLate(c.kubelet) && tellsReserved(answer) && !r.opts.NoTouch {
 		res.RetryAfter = firstTouch
 	}
 	return res

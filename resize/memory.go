@@ -92,7 +92,7 @@ func (m *memory) sent(answer *corev1.Pod, previous Resources, kubelet uint, now 
 		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer),
 		generation: answer.Generation, ours: true, kubelet: kubelet, kubeletRead: true,
 	}
-	n.touchFrom(now.Add(firstTouch))
+	n.touchFrom(now.Add(firstTouch), answer)
 	if answer.Status.ObservedGeneration == 0 {
 		n.stale = kubeletSays(answer).fingerprint()
 	}
@@ -175,22 +175,34 @@ func (m *memory) settle(pod *corev1.Pod, seen note, res *Result) {
 }
 
 // knowKubelet notes of which version a pod's kubelet is, and that it is to be touched for it now. It gives a copy of the note.
-func (m *memory) knowKubelet(uid types.UID, seen note, kubelet uint, now time.Time) note {
+func (m *memory) knowKubelet(pod *corev1.Pod, seen note, kubelet uint, now time.Time) note {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	seen.kubelet, seen.kubeletRead = kubelet, true
-	if n, ok := m.get(uid); ok && n.spec == seen.spec && n.asked.Equal(seen.asked) {
+	if n, ok := m.get(pod.UID); ok && n.spec == seen.spec && n.asked.Equal(seen.asked) {
 		n.kubelet, n.kubeletRead = kubelet, true
-		n.touchFrom(now)
+		n.touchFrom(now, pod)
 	}
 	return seen
 }
 
-// touchFrom has the first touch of a pod made at that time, if its kubelet needs any.
-func (n *note) touchFrom(at time.Time) {
-	if reportsLate(n.kubelet) {
+// touchFrom has the first touch of a pod made at that time, if its kubelet needs any. API servers of 1.32 drop allocatedResources from
+// a pod that is patched (dropDisabledPodStatusFields in pkg/api/pod), without which these kubelets do not begin a resize at that sync: there a
+// touch is worse than none.
+func (n *note) touchFrom(at time.Time, pod *corev1.Pod) {
+	if reportsLate(n.kubelet) && supportOf(pod) == nodeYes && tellsReserved(pod) {
 		n.touchAt = at
 	}
+}
+
+// tellsReserved says that the pod has what its kubelet has reserved for its containers.
+func tellsReserved(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Resources != nil && len(s.Resources.Requests) > 0 && s.AllocatedResources == nil {
+			return false
+		}
+	}
+	return true
 }
 
 // claimTouch says whether the pod is to be touched now, by the caller and by nobody else, and how long it is until the next time;

@@ -168,8 +168,10 @@ func TestTouches(t *testing.T) {
 		name, kubelet string
 		resize        bool // pods/resize
 		opts          resize.InPlaceOptions
+		drops         bool // the API server drops allocatedResources
 		touches       int
 	}{
+		{name: "1.31 behind 1.32", kubelet: "v1.31.14", resize: true, drops: true},
 		{name: "1.27", kubelet: "v1.27.16", touches: 6},
 		{name: "1.31", kubelet: "v1.31.14", touches: 6},
 		{name: "1.31 behind 1.33", kubelet: "v1.31.14", resize: true, touches: 6},
@@ -178,7 +180,11 @@ func TestTouches(t *testing.T) {
 		{name: "node unreadable", kubelet: ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := watchWith(t, &apiServer{kubelet: tc.kubelet, resize: tc.resize, inPod: !tc.resize, pod: newPod()}, tc.opts)
+			s := &apiServer{kubelet: tc.kubelet, resize: tc.resize, inPod: !tc.resize, pod: newPod()}
+			if tc.drops {
+				s.mutate = func(p *corev1.Pod) { p.Status.ContainerStatuses[0].AllocatedResources = nil }
+			}
+			w := watchWith(t, s, tc.opts)
 			asked := want("app", "cpu=150m", "")
 			res := w.expect(t, w.server.now(), asked, resize.StateInProgress, resize.ReasonSent)
 			for began := w.clock.Now(); w.clock.Now().Sub(began) < minutes; w.later(res.RetryAfter) {

@@ -69,7 +69,7 @@ func (r *InPlace) knowKubelet(ctx context.Context, pod *corev1.Pod, n note) note
 	if err != nil {
 		node = nil
 	}
-	return r.memory.knowKubelet(pod.UID, n, kubeletOf(node), now)
+	return r.memory.knowKubelet(pod, n, kubeletOf(node), now)
 }
 
 // neverComes finds changes that the kubelet has taken and will not bring into force as long as the containers run; nil: there are

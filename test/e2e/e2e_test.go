@@ -69,6 +69,11 @@ func namedSettings() ([]setting.Setting, error) {
 	return setting.ParseAll(cmp.Or(os.Getenv("PODRESIZE_KUBERNETES"), "1.26 1.37"))
 }
 
+// clusterName lets two people run the suites on one machine.
+func clusterName(s setting.Setting) string {
+	return os.Getenv("PODRESIZE_CLUSTER_PREFIX") + s.Config.Name
+}
+
 // keep says that clusters are to be left running, to look into them.
 func keep() bool { return os.Getenv("PODRESIZE_KEEP") != "" }
 
@@ -105,7 +110,7 @@ func takeDown() {
 		return // nothing was started
 	}
 	for _, s := range all {
-		if err := cluster.Down(context.Background(), s.Config.Name, os.Stderr); err != nil {
+		if err := cluster.Down(context.Background(), clusterName(s), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

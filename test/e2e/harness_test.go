@@ -71,6 +71,15 @@ type env struct {
 func start(t *testing.T, s setting.Setting, podresize string) *env {
 	t.Helper()
 	config := s.Config
+	config.Name = clusterName(s)
+	e := startWith(t, config)
+	e.minor, e.podresize = s.Minor, podresize
+	return e.on(s.Nodes[0])
+}
+
+// startWith does so with any configuration.
+func startWith(t *testing.T, config cluster.Config) *env {
+	t.Helper()
 	config.Progress = t.Output()
 	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
 		t.Fatal(err)
@@ -86,8 +95,7 @@ func start(t *testing.T, s setting.Setting, podresize string) *env {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, minor: s.Minor, objects: newClient(t, c.RESTConfig()), podresize: podresize}
-	e = e.on(s.Nodes[0])
+	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)

@@ -72,7 +72,7 @@ func Parse(text string) (Setting, error) {
 // ParseAll reads several, separated by spaces; "mixed" is all mixed ones.
 func ParseAll(text string) ([]Setting, error) {
 	var all []Setting
-	for _, name := range strings.Fields(text) {
+	for name := range strings.FieldsSeq(text) {
 		if name == "mixed" {
 			all = append(all, mixed()...)
 			continue

@@ -55,7 +55,7 @@ func TestAdapterChoice(t *testing.T) {
 		{name: "case-21 patch of the pod, the node cannot", inPod: true, kubelet: "v1.28.15", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
 		{name: "case-20 patch of the pod, the node cannot, no fallback", inPod: true, kubelet: "v1.31.14", noFallback: true, change: []change{gateOff}, path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
 		{name: "patch of the pod, nothing runs yet", inPod: true, kubelet: "v1.28.15", change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
-		{name: "patch of the pod, nothing runs yet, node ahead", inPod: true, kubelet: "v1.35.0", change: []change{notRunning}, path: inPlace, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
+		{name: "patch of the pod, nothing runs yet, node ahead", inPod: true, kubelet: "v1.35.0", change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "node ahead of the server", path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
 		{name: "not scheduled", resize: true, kubelet: "v1.37.2", change: []change{notRunning, unscheduled}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "one of two containers runs", resize: true, change: []change{sidekick("cpu=10m", ""), func(p *corev1.Pod) {

@@ -160,6 +160,9 @@ func (r *InPlace) forecast(ctx context.Context, pod *corev1.Pod, facts Server, f
 	where, stop, err := r.route(ctx, pod, facts, patch)
 	if stop != nil {
 		f.Findings = append(f.Findings, *stop)
+		if stop.Reason == ReasonNoPath {
+			f.Path = PathNone
+		}
 	}
 	return where, err
 }
@@ -239,33 +242,27 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, c change) (Result, 
 		return res, nil
 	}
 	where, stop, err := r.route(ctx, pod, c.facts, patch)
+	if err != nil {
+		return Result{}, err
+	}
+	if stop != nil && (stop.Reason == ReasonNoPath || stop.Reason == ReasonNotRunning) { // the pod tells so, which may change at any time
+		return Stopped(PathNone, pod, []Finding{*stop}), nil
+	}
 	var answer *corev1.Pod
-	if err == nil && stop == nil {
+	if stop == nil {
 		if answer, err = r.patch(ctx, pod, where, patch); err != nil {
 			stop, err = r.refused(ctx, pod, where, err)
 		}
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		return Result{}, err
-	}
-	if stop != nil {
-		return r.stop(pod, patch, *stop), nil
-	}
-	return r.took(pod, answer, patch, c), nil
-}
-
-// stop is the answer to a change that was not sent or not taken. What the API server said of it is remembered; what the pod tells
-// of its node is not.
-func (r *InPlace) stop(pod *corev1.Pod, patch []byte, f Finding) Result {
-	switch f.Reason {
-	case ReasonNoPath:
-		return Stopped(PathNone, pod, []Finding{f})
-	case ReasonNotRunning:
-		return Stopped(PathInPlace, pod, []Finding{f})
-	default:
-		res := Stopped(PathInPlace, pod, []Finding{f})
+	case stop != nil:
+		res := Stopped(PathInPlace, pod, []Finding{*stop})
 		r.memory.refuse(pod, string(patch), res, r.opts.Clock.Now())
-		return res
+		return res, nil
+	default:
+		return r.took(pod, answer, patch, c), nil
 	}
 }
 

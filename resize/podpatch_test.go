@@ -354,3 +354,54 @@ func TestRawComparison(t *testing.T) {
 		})
 	}
 }
+
+// TestPlanPodPatch: a plan finds out too what the API server takes, without changing anything, and which rights are missing.
+func TestPlanPodPatch(t *testing.T) {
+	asked := want("app", "cpu=150m", "")
+	for _, tc := range []struct {
+		name     string
+		server   *apiServer
+		requests []string
+		findings []resize.Reason
+		warns    string
+	}{
+		{
+			name: "1.31", server: &apiServer{kubelet: "v1.31.14", inPod: true, allowed: true, pod: newPod()},
+			requests: []string{askNode, askDiscovery, askVersion, askTry, askReview},
+		},
+		{
+			name: "gate off", server: &apiServer{kubelet: "v1.31.14", allowed: true, pod: newPod()},
+			requests: []string{askNode, askDiscovery, askVersion, askTry, askDiscovery, askVersion, askReview}, findings: []resize.Reason{resize.ReasonNoPath},
+		},
+		{
+			name: "node gate off", server: &apiServer{kubelet: "v1.31.14", inPod: true, allowed: true, pod: newPod(gateOff)},
+			requests: []string{askNode, askDiscovery, askVersion, askReview}, findings: []resize.Reason{resize.ReasonNoPath},
+		},
+		{
+			name: "1.31 behind 1.33, no rights", server: &apiServer{kubelet: "v1.31.14", resize: true, pod: newPod()},
+			requests: []string{askNode, askDiscovery, askVersion, askReview, askReview}, findings: []resize.Reason{resize.ReasonForbidden},
+			warns: `resources: ["pods"], verbs: ["patch"]`,
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			r := resize.NewInPlace(serve(t, tc.server), resize.InPlaceOptions{})
+			f, err := r.Plan(t.Context(), tc.server.now(), asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var reasons []resize.Reason
+			for _, finding := range f.Findings {
+				reasons = append(reasons, finding.Reason)
+			}
+			if diff := cmp.Diff(tc.findings, reasons); diff != "" {
+				t.Errorf("findings: %s", diff)
+			}
+			if got := strings.Join(f.Warnings, "\n"); (tc.warns == "") != (got == "") || !strings.Contains(got, tc.warns) {
+				t.Errorf("warnings %q", got)
+			}
+			if diff := cmp.Diff(tc.requests, tc.server.taken()); diff != "" {
+				t.Errorf("requests: %s", diff)
+			}
+		})
+	}
+}

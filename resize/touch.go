@@ -14,13 +14,15 @@ import (
 // processes that would do the same.
 const TouchedAnnotation = "podresize.dev/touched"
 
-// firstTouch is how long after a change a pod is touched first: by then these kubelets have mostly set the cgroups (55 to 105 ms
-// seen), and a sync of the pod finds something to report.
-const firstTouch = 150 * time.Millisecond
+// firstTouch is how long after a change a pod is touched first: by then its kubelet has begun the sync that sets the cgroups (after 33 to
+// 105 ms they were seen to be set), so that the touch makes another one, which finds something to report.
+const firstTouch = 100 * time.Millisecond
 
-// touchPauses are the times between one touch and the next. After the last one the kubelet is left to itself.
-func touchPauses() [5]time.Duration {
-	return [...]time.Duration{500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second}
+// touchPauses are the times between one touch and the next. A sync waits for the first look at the containers after the one before
+// (podCache.GetNewerThan in pkg/kubelet/pod_workers.go), which kubelets take each second: a shorter pause would be wasted. After the last
+// one the kubelet is left to itself.
+func touchPauses() [4]time.Duration {
+	return [...]time.Duration{1100 * time.Millisecond, 2 * time.Second, 4 * time.Second, 8 * time.Second}
 }
 
 // touch has the pod's kubelet report if it is one that would do so only at its next sync, and it is time.

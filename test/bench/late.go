@@ -50,7 +50,11 @@ func (b *bench) measureLate(ctx context.Context) (*late, error) {
 	return l, b.repeat(ctx, l.untouched, b.late)
 }
 
-// repeat resizes the pod of one way, with a pause of random length before each.
+// atRest is after how long a kubelet has nothing more to do for the resize before: its next sync waits for a look at the containers,
+// once a second.
+const atRest = 3 * time.Second
+
+// repeat resizes the pod of one way, each time at a random moment after its kubelet has come to rest.
 func (b *bench) repeat(ctx context.Context, w *way, times int) error {
 	pauses := rand.New(rand.NewPCG(b.seed, b.seed)) //nolint:gosec // repeatable, not secret
 	began := time.Now()
@@ -58,7 +62,7 @@ func (b *bench) repeat(ctx context.Context, w *way, times int) error {
 		if i%10 == 0 || w.name == "untouched" {
 			b.say("Resizing one pod on Kubernetes %s, %s: %d of %d … %s", w.site.release, w.name, i, times, time.Since(began).Round(time.Second))
 		}
-		if err := pause(ctx, time.Duration(pauses.Int64N(int64(time.Second)))); err != nil {
+		if err := pause(ctx, atRest+time.Duration(pauses.Int64N(int64(time.Second)))); err != nil {
 			return err
 		}
 		if err := w.once(ctx, i); err != nil {

@@ -8,7 +8,8 @@ SHELL := /bin/bash
 
 ##@ Variables
 
-KUBERNETES ?= 1.26 1.37 ## Kubernetes versions of e2e; cluster-up takes the last one
+KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, mixed or mixed:NAME
+MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
 NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
@@ -61,6 +62,10 @@ e2e: export PODRESIZE_NODE := $(strip $(NODE))
 e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fails
 	$(call go-test-e2e,.,./fallback/cgroup)
 	$(call go-test-e2e,test,./cluster/... ./e2e/...)
+
+.PHONY: e2e-matrix
+e2e-matrix: ## the suites of e2e on every version, gate on and off, and mixed; writes the verdicts into docs/matrix.md
+	cd test && go run ./matrix $(MATRIX)
 
 # Tests packages $(2) in directory $(1), one package at a time: clusters would get in each other's way. The build
 # beforehand uses all processors. Fails too when a test was skipped, which is named, or when none ran to its end.
@@ -131,7 +136,7 @@ images: ## the test images as docker archives in bin/images
 
 .PHONY: cluster-up
 cluster-up: ## start a cluster and print its KUBECONFIG; safe to repeat
-	cd test && go run ./cmd/cluster up --name=$(CLUSTER) --kubernetes=$(lastword $(KUBERNETES)) \
+	cd test && go run ./cmd/cluster up --name=$(CLUSTER) --kubernetes=$(firstword $(subst :, ,$(lastword $(KUBERNETES)))) \
 		--gates='$(GATES)' --nodes='$(NODES)'
 
 .PHONY: cluster-down

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -60,12 +61,19 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// releases are those under test, oldest first.
+// releases are those under test, oldest first: of what the suites are to run
+// on ("1.26 1.31:on mixed") those that are named, without their gates.
 func releases() []string {
-	if list := strings.Fields(os.Getenv("PODRESIZE_KUBERNETES")); len(list) > 0 {
-		return list
+	var list []string
+	for setting := range strings.FieldsSeq(os.Getenv("PODRESIZE_KUBERNETES")) {
+		if release, _, _ := strings.Cut(setting, ":"); release != "mixed" && !slices.Contains(list, release) {
+			list = append(list, release)
+		}
 	}
-	return []string{"1.26", "1.37"}
+	if len(list) == 0 {
+		return []string{"1.26", "1.37"}
+	}
+	return list
 }
 
 // nodeVM is the kind of the nodes under test.

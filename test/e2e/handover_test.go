@@ -10,17 +10,16 @@ import (
 
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // TestHandOver: a node gains the in-place resize under a pod that was resized by the agent. From then on the kubelet holds what the agent
 // held, and what is asked for next; the CRIResize is gone, and no container was restarted.
 func TestHandOver(t *testing.T) {
-	t.Parallel()
-	e := startWith(t, cluster.Config{
-		Name: clusterName("hand-over"), Kubernetes: "1.32", Gates: map[string]bool{gate: true},
-		Nodes: []cluster.Node{{Name: "n1", Gates: map[string]bool{gate: false}}},
-	})
-	e.minor, e.path = inPlaceSince, resize.PathCRI
+	e := startMixed(t, "mixed:hand-over")
+	if e == nil {
+		return
+	}
 	e.deploy(t)
 	up := e.run(t, pod("up", container("app", amounts{"100m/200m", "64Mi/128Mi"}), container("log", amounts{"50m/100m", "32Mi/64Mi"})))
 	down := e.run(t, pod("down", container("app", amounts{"200m/400m", "64Mi/128Mi"})))
@@ -33,7 +32,7 @@ func TestHandOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := kubelet.RestartWith(t.Context(), cluster.Settings{Gates: map[string]bool{gate: true}}); err != nil {
+	if err := kubelet.RestartWith(t.Context(), cluster.Settings{Gates: map[string]bool{setting.Gate: true}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range []*corev1.Pod{up, down, untouched} {
@@ -45,7 +44,7 @@ func TestHandOver(t *testing.T) {
 			return err
 		})
 	}
-	e.path = resize.PathInPlace
+	e = e.on(setting.Node{Name: e.node, Path: resize.PathInPlace})
 	e.resizeTo(t, r, up, want{"log": {"70m/140m", ""}}.resources()) // says nothing of what app has got
 	e.resizeTo(t, r, down, resize.Resources{})                      // keeps what it has
 	e.resizeTo(t, r, untouched, want{"app": {"150m/300m", ""}}.resources())

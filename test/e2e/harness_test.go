@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,6 +34,7 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 const (
@@ -51,49 +53,34 @@ const (
 // env is one cluster, with what the suites need on it.
 type env struct {
 	*cluster.Cluster
-	minor int
-	// path is the one that the Adapter must take on this release.
+	minor int // of the API server
+	// path is the one that the Adapter must take there.
 	path resize.Path
 	// objects is the admin's client, for CRIResizes.
 	objects client.Client
 	// pods are those of namespace as an informer has them, a little late.
 	pods corev1listers.PodNamespaceLister
+	// node is the one that pods are to run on; empty: any.
+	node string
 	// podresize is the path of the command.
 	podresize string
 }
 
-const (
-	// gate is the feature gate of resizing in place.
-	gate = "InPlacePodVerticalScaling"
-	// inPlaceSince is the first minor release on which pods are resized in place here.
-	inPlaceSince = 32
-	// gateOnSince is the first one that needs no gate for it.
-	gateOnSince = 33
-)
-
-// start brings a fresh cluster up, with the roles of a caller on it and the gate on where that offers the in-place path, and sees
-// to its end.
-func start(t *testing.T, version, podresize string) *env {
+// start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
+func start(t *testing.T, s setting.Setting, podresize string) *env {
 	t.Helper()
-	parsed, err := cluster.ParseVersion(version)
-	if err != nil {
-		t.Fatal(err)
-	}
 	vm, err := cluster.ParseVM(os.Getenv("PODRESIZE_NODE"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := cluster.Config{Name: clusterName(version), Kubernetes: version, Nodes: []cluster.Node{{Name: "n1", VM: vm}}}
-	path := resize.PathCRI
-	if parsed.Minor >= inPlaceSince {
-		path = resize.PathInPlace
-	}
-	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
-		config.Gates = map[string]bool{gate: true}
+	config := s.Config
+	config.Name = clusterName(s.Config.Name)
+	if vm != "" {
+		config.Nodes = []cluster.Node{{Name: "n1", VM: vm}}
 	}
 	e := startWith(t, config)
-	e.minor, e.path, e.podresize = parsed.Minor, path, podresize
-	return e
+	e.minor, e.podresize = s.Minor, podresize
+	return e.on(s.Nodes[0])
 }
 
 // startWith does so with any configuration.
@@ -121,6 +108,24 @@ func startWith(t *testing.T, config cluster.Config) *env {
 	return e
 }
 
+// on is the cluster as pods of that node see it.
+func (e *env) on(node setting.Node) *env {
+	here := *e
+	here.node, here.path = node.Name, node.Path
+	return &here
+}
+
+// patched is a successful patch that resizes a pod in place here, as audit tells it.
+func (e *env) patched() string { return "patch " + e.resource() + " 200" }
+
+// resource is what is patched for that.
+func (e *env) resource() string {
+	if e.minor < setting.SubresourceSince {
+		return "pods"
+	}
+	return "pods/resize"
+}
+
 func (e *env) watchPods(t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(e.Client(), 0, informers.WithNamespace(namespace))
@@ -146,11 +151,16 @@ func (e *env) deploy(t *testing.T) {
 	if err := e.WaitDaemonSet(t.Context(), v1alpha1.AgentNamespace, "podresize-agent"); err != nil {
 		t.Fatal(err)
 	}
-	lease := types.NamespacedName{Namespace: v1alpha1.AgentNamespace, Name: v1alpha1.AgentLeaseName("n1")}
-	eventually(t, "the agent renews its Lease", func() error {
-		_, err := e.Client().CoordinationV1().Leases(lease.Namespace).Get(t.Context(), lease.Name, metav1.GetOptions{})
-		return err
-	})
+	nodes, err := e.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		eventually(t, "the agent renews its Lease", func() error {
+			_, err := e.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace).Get(t.Context(), v1alpha1.AgentLeaseName(node.Name), metav1.GetOptions{})
+			return err
+		})
+	}
 }
 
 // bindResizer gives the group the roles of a caller, as their manifest says that they are to be bound.
@@ -164,9 +174,11 @@ func (e *env) bindResizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer")}
-	if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer", "podresize-resizer-old"} {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	agents := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects,
@@ -182,6 +194,7 @@ func (e *env) bindResizer(t *testing.T) {
 		}
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
@@ -253,6 +266,9 @@ func (e *env) newResizer(t *testing.T) resize.Resizer {
 func (e *env) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pod.Namespace = namespace
+	if e.node != "" {
+		pod.Spec.NodeName = e.node
+	}
 	running, err := e.RunPod(t.Context(), pod)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -350,7 +366,8 @@ func (e *env) criResize(t *testing.T, pod *corev1.Pod) *v1alpha1.CRIResize {
 	return object
 }
 
-// audit are the requests that keep wants, as "verb resource/subresource code", in their order.
+// audit are the requests that keep wants, as "verb resource/subresource code", in their order; of patches that only touch a pod the
+// verb is "touch", of dry runs it is "try".
 func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 	t.Helper()
 	events, err := e.Audit(t.Context(), keep)
@@ -363,9 +380,21 @@ func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 		if a.ObjectRef.Subresource != "" {
 			what += "/" + a.ObjectRef.Subresource
 		}
-		out = append(out, fmt.Sprintf("%s %s %d", a.Verb, what, a.ResponseStatus.Code))
+		verb := a.Verb
+		switch {
+		case touches(a):
+			verb = "touch"
+		case a.DryRun():
+			verb = "try"
+		}
+		out = append(out, fmt.Sprintf("%s %s %d", verb, what, a.ResponseStatus.Code))
 	}
 	return out
+}
+
+// touches says that a request does nothing but set the annotation that makes a kubelet look at its pod.
+func touches(a cluster.AuditEvent) bool {
+	return a.Verb == "patch" && bytes.Contains(a.RequestObject, []byte(resize.TouchedAnnotation)) && !bytes.Contains(a.RequestObject, []byte("spec"))
 }
 
 // onPod are all requests of the Resizers on a pod, reads too.
@@ -392,7 +421,9 @@ func (e *env) changesOf(t *testing.T, pod *corev1.Pod) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool { return a.Verb == "create" && a.ObjectRef.Subresource == "" }))
+	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool {
+		return a.Verb == "create" && a.ObjectRef.Subresource == "" || touches(a)
+	}))
 }
 
 // equal compares with a diff.

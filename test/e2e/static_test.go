@@ -13,10 +13,13 @@ import (
 	"github.com/podresize/podresize/test/cluster"
 )
 
+// staticName is the cluster of TestStaticCPUs.
+const staticName = "e2e-static"
+
 // TestStaticCPUs is case-64: on a node that gives whole CPUs to Guaranteed pods those are not resized, and are told why; others are.
 func TestStaticCPUs(t *testing.T) {
 	t.Parallel()
-	e := startWith(t, cluster.Config{Name: clusterName("static"), Kubernetes: "1.26", Nodes: []cluster.Node{{
+	e := startWith(t, cluster.Config{Name: clusterName(staticName), Kubernetes: "1.26", Nodes: []cluster.Node{{
 		Name: "n1", Kubelet: map[string]any{"cpuManagerPolicy": "static", "kubeReserved": map[string]string{"cpu": "500m"}},
 	}}})
 	e.minor, e.path = 26, resize.PathCRI

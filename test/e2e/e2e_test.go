@@ -56,6 +56,9 @@ func TestKubernetes(t *testing.T) {
 				t.Run("Quotas", e.testQuotas)
 				t.Run("Rows", e.testRows)
 				t.Run("AgentPod", e.testAgentPod)
+				if os.Getenv("PODRESIZE_NODE") == "vm-systemd" {
+					t.Run("Reload", e.testReload)
+				}
 			}
 			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others

@@ -84,7 +84,7 @@ func (c cgroups) read(t *testing.T) kernel {
 	for name, dir := range c.dirs {
 		f, err := c.e.ReadCgroup(t.Context(), c.node, dir)
 		must(t, err)
-		held[name] = figures{Shares: f.CPUShares, Quota: f.CPUQuota, Memory: f.MemoryLimit}
+		held[name] = figuresOf(f)
 	}
 	return held
 }
@@ -136,7 +136,7 @@ func (e *env) held(t *testing.T, pod *corev1.Pod, want kernel) error {
 		if err != nil {
 			return err
 		}
-		if got := (figures{held.CPUShares, held.CPUQuota, held.MemoryLimit}); got != f {
+		if got := figuresOf(held); !got.Equal(f) {
 			return fmt.Errorf("%q has %+v, not %+v", name, got, f)
 		}
 	}

@@ -82,50 +82,56 @@ func failed(reason string, err error) verdict {
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
 func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known) verdict {
-	pausing, wait := k.holdsOff(a.clock.Now())
+	v, wait := k.holdsOff(a.clock.Now())
 	if wait && !k.peek(a.clock.Now()) {
-		return pausing
+		return v
 	}
 	o, err := a.observe(ctx, object)
 	if err != nil {
 		return unobserved(err)
 	}
-	if wait && o.sameRuns(k.runs) {
-		return pausing
+	if !wait || !o.sameRuns(k.runs) { // another writer can wait, a container that is to be started cannot
+		k.until = time.Time{}
+		v, o = a.enforce(ctx, object, o, k)
 	}
-	k.until = time.Time{} // the other one can wait, a container that is to be started cannot
-	defer func() { record(object, o) }()
+	record(object, o)
+	return v
+}
+
+// enforce does so for a pod that was looked at just now, and gives what was seen last.
+func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *observed, k *known) (verdict, *observed) {
 	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
 	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
-		return a.stop(ctx, object, o, before, k)
+		return a.stop(ctx, object, o, before, k), o
 	}
 	if v, ok := a.suits(object, o, want, k); !ok {
-		return v
+		return v, o
 	}
 	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want}, k.left...)); !ok {
-		return v
+		return v, o
 	}
 	a.follow(ctx, client.ObjectKeyFromObject(object), o)
 	k.look(o, want, a.clock.Now())
 	if v, wait := a.pause(object, k); wait {
-		return v
+		return v, o
 	}
-	was, lost := o, o.difference(want) != "" && wasApplied(object)
-	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
-		// It may be half applied: what holds now is read, not assumed.
-		if again, readErr := a.observe(ctx, object); readErr == nil {
-			o = again
-		}
-		return a.refused(object, was, o, want, err, k)
+	lost := o.difference(want) != "" && wasApplied(object)
+	writeErr := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied))
+	// It may be half applied: what holds now is read, not assumed.
+	now, err := a.observe(ctx, object)
+	switch {
+	case writeErr != nil && err != nil:
+		return a.refused(object, o, o, want, writeErr, k), o
+	case writeErr != nil:
+		return a.refused(object, o, now, want, writeErr, k), now
+	case err != nil:
+		return unobserved(err), o
 	}
-	if o, err = a.observeAgain(ctx, object, o); err != nil {
-		return unobserved(err)
-	}
-	v := a.judge(object, was, o, want, k)
+	v := a.judge(object, o, now, want, k)
 	if v.reason == v1alpha1.ReasonApplied && lost {
 		k.repairs++
 	}
-	return v
+	return v, now
 }
 
 // wasApplied says whether all that is wanted now was in force before.
@@ -145,15 +151,6 @@ func wasApplied(object *v1alpha1.CRIResize) bool {
 }
 
 func sameRequirements(a, b v1alpha1.Requirements) bool { return equality.Semantic.DeepEqual(a, b) }
-
-// observeAgain keeps the last observation when there is no new one, so that the status shows something true of some moment.
-func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, last *observed) (*observed, error) {
-	o, err := a.observe(ctx, object)
-	if err != nil {
-		return last, err
-	}
-	return o, nil
-}
 
 // adopt checks, once, that the kernel holds what the kubelet would have set, or this agent, and notes that before anything is written:
 // from then on a difference is somebody else's doing, and is undone.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 )
@@ -47,8 +48,9 @@ type InPlace struct {
 }
 
 var (
-	_ Resizer = (*InPlace)(nil)
-	_ Planner = (*InPlace)(nil)
+	_ Resizer   = (*InPlace)(nil)
+	_ Planner   = (*InPlace)(nil)
+	_ DryRunner = (*InPlace)(nil)
 )
 
 // NewInPlace makes an InPlace. The client needs patch on pods/resize, and get on nodes unless opts.Nodes is set.
@@ -201,14 +203,16 @@ func (r *InPlace) send(ctx context.Context, pod *corev1.Pod, delta Resources) (R
 }
 
 // patch sends once: by itself the client would send it up to 11 times, and wait in between.
-func (r *InPlace) patch(ctx context.Context, pod *corev1.Pod, patch []byte) (*corev1.Pod, error) {
+func (r *InPlace) patch(ctx context.Context, pod *corev1.Pod, patch []byte, dryRun ...string) (*corev1.Pod, error) {
+	opts := metav1.PatchOptions{DryRun: dryRun}
 	client := r.client.CoreV1().RESTClient()
 	if c, ok := client.(*rest.RESTClient); ok && c == nil { // a fake clientset has none
-		return r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "resize")
+		return r.client.CoreV1().Pods(pod.Namespace).Patch(ctx, pod.Name, types.StrategicMergePatchType, patch, opts, "resize")
 	}
 	answer := &corev1.Pod{}
 	err := client.Patch(types.StrategicMergePatchType).
 		Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("resize").
+		VersionedParams(&opts, scheme.ParameterCodec).
 		MaxRetries(0).Body(patch).Do(ctx).Into(answer)
 	return answer, err
 }

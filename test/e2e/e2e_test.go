@@ -92,8 +92,12 @@ func takeDown() {
 	if keep() {
 		return
 	}
+	names := []string{gateCluster()}
 	for _, version := range versions() {
-		if err := cluster.Down(context.Background(), clusterName(version), os.Stderr); err != nil {
+		names = append(names, clusterName(version))
+	}
+	for _, name := range names {
+		if err := cluster.Down(context.Background(), name, os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

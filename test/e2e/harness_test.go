@@ -78,11 +78,7 @@ func start(t *testing.T, version, podresize string) *env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := clusterName(version)
-	if err := cluster.Down(t.Context(), name, t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	config := cluster.Config{Name: name, Kubernetes: version, Progress: t.Output()}
+	config := cluster.Config{Name: clusterName(version), Kubernetes: version}
 	path := resize.PathCRI
 	if parsed.Minor >= inPlaceSince {
 		path = resize.PathInPlace
@@ -90,18 +86,30 @@ func start(t *testing.T, version, podresize string) *env {
 	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
 		config.Gates = map[string]bool{"InPlacePodVerticalScaling": true}
 	}
+	e := startWith(t, config)
+	e.minor, e.path, e.podresize = parsed.Minor, path, podresize
+	return e
+}
+
+// startWith does so with any configuration.
+func startWith(t *testing.T, config cluster.Config) *env {
+	t.Helper()
+	config.Progress = t.Output()
+	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
+		t.Fatal(err)
+	}
 	c, err := cluster.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if keep() {
-			t.Logf("cluster %q is kept: export KUBECONFIG=%s", name, c.Kubeconfig())
+			t.Logf("cluster %q is kept: export KUBECONFIG=%s", config.Name, c.Kubeconfig())
 		} else if err := c.Stop(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, minor: parsed.Minor, path: path, objects: newClient(t, c.RESTConfig()), podresize: podresize}
+	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)

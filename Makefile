@@ -98,8 +98,9 @@ fmt: $(GOLANGCI_LINT) ## format the sources
 generate-into = $(CONTROLLER_GEN) paths=./$(API) object output:object:dir=$(1) crd output:crd:dir=$(2)
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## write the deep copies and the CRDs of the API types
+generate: $(CONTROLLER_GEN) ## write the deep copies and the CRDs of the API types, and docs/feature-gates.md
 	$(call generate-into,$(API),$(CRDS))
+	go test -vet=off -run '^TestDocs$$' ./internal/gates -update
 
 .PHONY: verify
 verify: lint verify-generate verify-tidy unit-latest ## everything that needs no cluster but the unit tests; edits nothing

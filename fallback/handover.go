@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
@@ -31,9 +30,8 @@ func (r *Resizer) HandOver(ctx context.Context, pod *corev1.Pod) (held *resize.R
 	}
 	beyond := beyondSpec(pod, object)
 	if enforced(object) {
-		object.Spec.Enforce = ptr.To(false)
-		if err := r.client.Update(ctx, object); err != nil {
-			return nil, false, failure(fmt.Sprintf("ending the enforcement of CRIResize %q of pod %q", pod.UID, podKey(pod)), writeRule, err)
+		if err := r.stop(ctx, pod, object); err != nil {
+			return nil, false, err
 		}
 		return &beyond, false, nil
 	}

@@ -225,7 +225,7 @@ func (r *Resizer) ask(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRI
 		}
 		held := effective(pod, object)
 		previous := resize.Replaced(held, resize.Changes(held, want))
-		written, err := r.write(ctx, pod, object, want)
+		written, err := write(ctx, r.client, pod, object, want)
 		if err == nil {
 			res := r.progress(pod, written)
 			res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonSent, pollSoon
@@ -264,14 +264,14 @@ func (r *Resizer) get(ctx context.Context, pod *corev1.Pod) (*v1alpha1.CRIResize
 	}
 }
 
-func (r *Resizer) write(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
+func write(ctx context.Context, to client.Writer, pod *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (*v1alpha1.CRIResize, error) {
 	if object == nil {
 		created := newObject(pod, want)
-		return created, r.client.Create(ctx, created)
+		return created, to.Create(ctx, created)
 	}
 	updated := object.DeepCopy()
 	merge(updated, want)
-	return updated, r.client.Update(ctx, updated)
+	return updated, to.Update(ctx, updated)
 }
 
 // stillThere makes sure that the caller's copy is not of a pod that is gone: its CRIResize may outlive it until

@@ -46,6 +46,8 @@ type Adapter struct {
 	fallback Resizer
 	// free are the UIDs of pods that the fallback has no hold on.
 	free *lru.Cache
+	// passages is nil without a gate.
+	passages *passages
 }
 
 var (
@@ -72,6 +74,14 @@ func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (
 	if finding != nil {
 		return Stopped(PathNone, pod, []Finding{*finding}), nil
 	}
+	if a.passages != nil {
+		return a.pass(ctx, path, pod, want)
+	}
+	return a.take(ctx, path, pod, want)
+}
+
+// take resizes by the path that was chosen.
+func (a *Adapter) take(ctx context.Context, path Resizer, pod *corev1.Pod, want Resources) (Result, error) {
 	if path == a.inPlace {
 		return a.takeOver(ctx, pod, want)
 	}
@@ -140,7 +150,11 @@ func (a *Adapter) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Fo
 	if !ok {
 		return Forecast{Warnings: []string{"the fallback cannot plan"}}, nil
 	}
-	return planner.Plan(ctx, pod, want)
+	forecast, err := planner.Plan(ctx, pod, want)
+	if err == nil {
+		a.gateFinding(ctx, path, pod, &forecast)
+	}
+	return forecast, err
 }
 
 // onAnyPath finds what no path could do: that needs no cluster, and no running container.

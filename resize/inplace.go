@@ -52,8 +52,9 @@ type InPlace struct {
 }
 
 var (
-	_ Resizer = (*InPlace)(nil)
-	_ Planner = (*InPlace)(nil)
+	_ Resizer   = (*InPlace)(nil)
+	_ Planner   = (*InPlace)(nil)
+	_ DryRunner = (*InPlace)(nil)
 )
 
 // NewInPlace makes an InPlace. The client needs patch on pods/resize, for API servers and kubelets of 1.27 to 1.31 on pods, and get

@@ -80,6 +80,10 @@ const (
 	ReasonNodeDiffers Reason = "NodeDiffers"
 	// ReasonNotEnforced (Refused): enforcement was switched off for this pod.
 	ReasonNotEnforced Reason = "NotEnforced"
+	// ReasonGateOff (Refused): the gate lets no change of this pod through, by this path.
+	ReasonGateOff Reason = "GateOff"
+	// ReasonObserved (Refused): the gate has changes of this pod tried, not made; Result.WouldBe says what would have become of it.
+	ReasonObserved Reason = "Observed"
 )
 
 // Reasons of a Finding that is advice.

@@ -160,7 +160,9 @@ func (s *objectServer) write(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	object.Generation++
-	s.objects[pathObject] = object
+	if r.URL.Query().Get("dryRun") == "" {
+		s.objects[pathObject] = object
+	}
 	reply(w, http.StatusOK, object)
 }
 

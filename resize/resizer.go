@@ -75,12 +75,21 @@ type Result struct {
 	Since time.Time `json:"since,omitzero"`
 	// Previous is what a give-up would ask for: the values that the last change replaced, where they are known.
 	Previous *Resources `json:"previous,omitempty"`
+	// WouldBe is what would have become of a change that a gate only observes (ReasonObserved).
+	WouldBe *Outcome `json:"wouldBe,omitempty"`
 	// Warnings say what could not be checked, or what this path cannot give.
 	Warnings []string `json:"warnings,omitempty"`
 	// Pod is what the kernel holds for the pod's cgroup. Only the CRI path knows it.
 	Pod *Kernel `json:"pod,omitempty"`
 	// Containers is the evidence, in the pod's order of containers.
 	Containers []ContainerEvidence `json:"containers,omitempty"`
+}
+
+// Outcome is the answer that a change would have had.
+type Outcome struct {
+	State   State  `json:"state"`
+	Reason  Reason `json:"reason"`
+	Message string `json:"message,omitempty"`
 }
 
 // ContainerEvidence tells what is known of one container.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 
 	"github.com/podresize/podresize/fallback/agent"
+	"github.com/podresize/podresize/internal/gates"
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
@@ -54,6 +55,11 @@ func run(args []string) error {
 	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that makes this the one agent of its node")
 	flags.StringVar(&opts.Identity, "identity", "", "name of this agent in the Lease, which the next container of the same pod must have again; default: the host's name and a random number")
 	flags.StringVar(&opts.Heartbeat, "heartbeat", "", "file in which the agent shows that it lives, for the command probe")
+	switches, err := gates.New(gates.Table(), gates.Removed())
+	if err != nil {
+		return err
+	}
+	switches.AddFlag(flags)
 	verbose := flags.BoolP("verbose", "v", false, "log every look at a pod")
 	flags.AddGoFlag(flag.CommandLine.Lookup("kubeconfig")) // registered by controller-runtime's config package
 	if err := flags.Parse(args); err != nil {
@@ -75,6 +81,10 @@ func run(args []string) error {
 	}
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctrl.SetLogger(log)
+	for _, warning := range switches.Warnings() {
+		log.Info("A feature gate is left as it is", "warning", warning)
+	}
+	opts.NoReclaim = !switches.Enabled(gates.MemoryReclaim)
 	return agent.Run(logr.NewContext(ctx, log), cfg, opts)
 }
 

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podresize/podresize/fallback"
+	"github.com/podresize/podresize/internal/gates"
 	"github.com/podresize/podresize/resize"
 )
 
@@ -28,10 +29,15 @@ type cluster struct {
 
 	agentNamespace string
 	plan           resize.PlanOptions
+	gates          *gates.Gates
 }
 
-func newCommand(out, errOut io.Writer) *cobra.Command {
-	c := &cluster{rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}}
+func newCommand(out, errOut io.Writer) (*cobra.Command, error) {
+	switches, err := gates.New(gates.Table(), gates.Removed())
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{gates: switches, rules: clientcmd.NewDefaultClientConfigLoadingRules(), overrides: &clientcmd.ConfigOverrides{}}
 	cmd := &cobra.Command{
 		Use:   "podresize",
 		Short: "Change the CPU and memory of a running pod without restarting it",
@@ -43,9 +49,14 @@ and the podresize-agent of the node where they do not.`,
 			if len(args) == 0 {
 				return nil
 			}
-			return &commandError{code: exitUsage, reason: "Usage", err: fmt.Errorf("unknown command %q: set, plan and status are known", args[0])}
+			return &commandError{code: exitUsage, reason: "Usage", err: fmt.Errorf("unknown command %q: set, plan, status and policy are known", args[0])}
 		},
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRun: func(cmd *cobra.Command, _ []string) {
+			for _, warning := range switches.Warnings() {
+				cmd.PrintErrln("podresize: Warning:", warning)
+			}
+		},
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -59,8 +70,9 @@ and the podresize-agent of the node where they do not.`,
 	flags.StringVar(&c.rules.ExplicitPath, "kubeconfig", "", "Path to the kubeconfig file to use for CLI requests")
 	clientcmd.BindOverrideFlags(c.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 	flags.StringVar(&c.agentNamespace, "agent-namespace", "", "Namespace of the podresize-agents (default podresize-system)")
-	cmd.AddCommand(newSet(c), newPlan(c), newStatus(c))
-	return cmd
+	switches.AddFlag(flags)
+	cmd.AddCommand(newSet(c), newPlan(c), newStatus(c), newPolicy(c))
+	return cmd, nil
 }
 
 // addPlanFlags adds what a user may allow.
@@ -76,8 +88,12 @@ type session struct {
 	resizer   *resize.Adapter
 }
 
+func (c *cluster) config() clientcmd.ClientConfig {
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, c.overrides)
+}
+
 func (c *cluster) connect() (*session, error) {
-	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(c.rules, c.overrides)
+	config := c.config()
 	cfg, err := config.ClientConfig()
 	if err != nil {
 		return nil, &commandError{code: exitUsage, reason: "Kubeconfig", err: fmt.Errorf("finding the API server: %w", err)}
@@ -102,7 +118,10 @@ func (c *cluster) session(cfg *rest.Config, namespace string) (*session, error) 
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client: %w", err)
 	}
-	cri := fallback.New(generic, fallback.Options{AgentNamespace: c.agentNamespace, Plan: c.plan})
+	var cri resize.Resizer
+	if c.gates.Enabled(gates.CRIFallback) {
+		cri = fallback.New(generic, fallback.Options{AgentNamespace: c.agentNamespace, Plan: c.plan})
+	}
 	return &session{client: typed, namespace: namespace, resizer: resize.NewAdapter(typed, cri, resize.InPlaceOptions{Plan: c.plan, LivePods: true})}, nil
 }
 

@@ -43,7 +43,10 @@ func command(t *testing.T, args ...string) (out string, err error) {
 	t.Helper()
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	var buffer bytes.Buffer
-	cmd := newCommand(&buffer, &buffer)
+	cmd, err := newCommand(&buffer, &buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd.SetArgs(args)
 	err = cmd.ExecuteContext(t.Context())
 	return buffer.String(), err
@@ -52,6 +55,7 @@ func command(t *testing.T, args ...string) (out string, err error) {
 func TestHelp(t *testing.T) {
 	for name, args := range map[string][]string{
 		"podresize": {"--help"}, "set": {"set", "--help"}, "plan": {"plan", "--help"}, "status": {"status", "--help"},
+		"policy": {"policy", "--help"}, "policy-check": {"policy", "check", "--help"}, "policy-explain": {"policy", "explain", "--help"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out, err := command(t, args...)
@@ -79,7 +83,7 @@ func TestUsage(t *testing.T) {
 		{name: "no pod", args: []string{"set", "--cpu", "1"}, code: exitUsage, text: "Usage: want the name of one pod, got 0 arguments"},
 		{name: "two pods", args: []string{"status", "a", "b"}, code: exitUsage, text: "Usage: want the name of one pod, got 2 arguments"},
 		{name: "unknown flag", args: []string{"set", "web", "--cpus", "1"}, code: exitUsage, text: "Usage: unknown flag: --cpus"},
-		{name: "unknown command", args: []string{"resize", "web"}, code: exitUsage, text: `Usage: unknown command "resize": set, plan and status are known`},
+		{name: "unknown command", args: []string{"resize", "web"}, code: exitUsage, text: `Usage: unknown command "resize": set, plan, status and policy are known`},
 		{name: "output", args: []string{"status", "web", "-o", "yaml"}, code: exitUsage, text: `Usage: --output: "yaml" is neither json nor empty`},
 		{name: "quantity", args: []string{"set", "web", "--cpu", "lots"}, code: exitInvalidQuantity, text: `InvalidQuantity: --cpu: "lots" is not a quantity such as 500m, 2 or 256Mi`},
 		{name: "nothing", args: []string{"plan", "web"}, code: exitNoChange, text: "NoChange: nothing to change"},

@@ -22,8 +22,10 @@ const (
 	exitRefused           = 10
 	exitDeferred          = 11
 	exitNotConfirmed      = 12
+	exitInvalidPolicy     = 13
 	exitInterrupted       = 130 // as a shell has it for SIGINT
 	reasonNoChange        = "NoChange"
+	reasonInvalidPolicy   = "InvalidPolicy"
 	reasonInvalidQuantity = string(resize.ReasonInvalidQuantity)
 )
 

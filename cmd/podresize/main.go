@@ -17,7 +17,10 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
-	err := newCommand(os.Stdout, os.Stderr).ExecuteContext(ctx)
+	cmd, err := newCommand(os.Stdout, os.Stderr)
+	if err == nil {
+		err = cmd.ExecuteContext(ctx)
+	}
 	var command *commandError
 	if err != nil && (!errors.As(err, &command) || !command.said) {
 		fmt.Fprintln(os.Stderr, "podresize:", oneLine(err))

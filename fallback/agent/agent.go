@@ -59,6 +59,8 @@ type Options struct {
 	Identity string
 	// Heartbeat is the file by which Probe sees how the agent is; empty: none.
 	Heartbeat string
+	// NoReclaim has memory in use stand in the way of a lower limit without asking the kernel to reclaim any.
+	NoReclaim bool
 }
 
 // Validate gives everything that is wrong with the options, each in a line that names the option.

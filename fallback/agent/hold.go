@@ -73,10 +73,10 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 	return check("the pod", o.path, o.pod.Memory, want.Cgroup.Memory)
 }
 
-// reducedTo has the kernel reclaim what is in use above so many bytes, and gives what is in use then.
+// reducedTo has the kernel reclaim what is in use above so many bytes, if that is wanted, and gives what is in use then.
 func (a *Agent) reducedTo(path string, most int64) (int64, error) {
 	used, err := a.tree.MemoryInUse(path)
-	if err != nil || used <= most {
+	if err != nil || used <= most || a.opts.NoReclaim {
 		return used, err
 	}
 	if err := a.tree.Reclaim(path, used-most); err != nil {

@@ -30,7 +30,7 @@ func (e *env) testFaults(t *testing.T) {
 	t.Run("agent killed between two writes", e.testAgentKilled)
 	t.Run("two agents", e.testTwoAgents)
 	t.Run("runtime killed in mid-update", e.testRuntimeKilled)
-	t.Run("runtime hangs for one pod", e.testRuntimeHangs)
+	t.Run("case-69 case-90 runtime hangs for one pod", e.testRuntimeHangs)
 	t.Run("API server away", e.testAPIServerAway)
 	t.Run("kubelet and runtime restarted", e.testNodeRestarted)
 	t.Run("of pods", e.testFaultsOfPods)

@@ -2,6 +2,7 @@ package resize
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
@@ -97,7 +98,13 @@ func (a *Adapter) takeOver(ctx context.Context, pod *corev1.Pod, want Resources)
 		return a.inPlace.Resize(ctx, pod, want)
 	}
 	held, ended, err := fallback.HandOver(ctx, pod)
+	var failure *Error
 	switch {
+	case errors.As(err, &failure) && failure.Reason == ReasonForbidden: // who only resizes in place needs no right for the other path
+		a.free.Add(pod.UID, nil)
+		res, err := a.inPlace.Resize(ctx, pod, want)
+		res.Warnings = append(res.Warnings, "whether the CRI path holds the pod too is not known: "+failure.Message)
+		return res, err
 	case err != nil:
 		return Result{}, err
 	case held == nil:

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,13 +109,14 @@ type letting struct {
 	otherWay
 	held      *resize.Resources
 	ended     bool
+	err       error
 	asked     int
 	forgotten bool
 }
 
 func (l *letting) HandOver(context.Context, *corev1.Pod) (*resize.Resources, bool, error) {
 	l.asked++
-	return l.held, l.ended, nil
+	return l.held, l.ended, l.err
 }
 
 func (l *letting) HandedOver(context.Context, *corev1.Pod) error {
@@ -160,6 +163,22 @@ func TestAdapterTakesOver(t *testing.T) {
 	ask(resize.StateDone, resize.ReasonConfirmed)
 	if l.asked != asked || len(l.otherWay.asked) > 0 {
 		t.Errorf("the fallback was asked to hand over %d more times, and to resize %d times", l.asked-asked, len(l.otherWay.asked))
+	}
+}
+
+// TestAdapterTakesOverWithoutRights: who may not look at CRIResizes resizes in place all the same, and is told once.
+func TestAdapterTakesOverWithoutRights(t *testing.T) {
+	s := &apiServer{resize: true, pod: newPod(observed)}
+	l := &letting{err: &resize.Error{Reason: resize.ReasonForbidden, Message: "add this rule"}}
+	adapter := resize.NewAdapter(serve(t, s), l, resize.InPlaceOptions{})
+	for _, cpu := range []string{"150m", "160m"} {
+		res, err := adapter.Resize(t.Context(), s.now(), want("app", "cpu="+cpu, ""))
+		if err != nil || res.Reason != resize.ReasonSent || (cpu == "150m") != slices.ContainsFunc(res.Warnings, func(w string) bool { return strings.Contains(w, "add this rule") }) {
+			t.Errorf("got %s/%s, %v, warnings %q", res.State, res.Reason, err, res.Warnings)
+		}
+	}
+	if l.asked != 1 {
+		t.Errorf("asked %d times", l.asked)
 	}
 }
 

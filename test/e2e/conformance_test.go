@@ -97,7 +97,7 @@ func (k *kernelReader) read(t *testing.T, e *env, pod *corev1.Pod) map[string]re
 	t.Helper()
 	held := map[string]resize.Kernel{}
 	for _, name := range append([]string{""}, containerNames(pod)...) {
-		c, err := cluster.ReadCgroup(k.dir(t, e, pod, name))
+		c, err := e.ReadCgroup(t.Context(), pod.Spec.NodeName, k.dir(t, e, pod, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -273,6 +273,8 @@ func evidence(res resize.Result) kernel {
 			f := figures{Quota: k.CPUQuotaMicroseconds, Memory: k.MemoryLimitBytes}
 			if k.CPUShares != nil {
 				f.Shares = *k.CPUShares
+			} else if k.CPUWeight != nil {
+				f.Shares = -*k.CPUWeight
 			}
 			said[name] = f
 		}

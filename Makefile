@@ -8,11 +8,13 @@ SHELL := /bin/bash
 
 ##@ Variables
 
-KUBERNETES ?= 1.26 1.37 ## Kubernetes versions of e2e; cluster-up takes the last one
+KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, mixed or mixed:NAME
+MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
+NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
 CLUSTER ?= dev ## name of the cluster of cluster-up and cluster-down; in cluster-down, CLUSTER= is every one
-ARGS ?= ## more arguments for go test in unit, unit-latest and e2e, e.g. ARGS='-run TestSet'
+ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
 
 BIN := bin
 CONTROLLER_GEN := $(BIN)/controller-gen
@@ -37,7 +39,7 @@ demo: ## resize a pod on the newest Kubernetes (in place) and on 1.26 (CRI), wit
 	@cd test && go run ./demo
 
 .PHONY: test
-test: unit e2e ## all tests
+test: unit figures e2e ## all tests
 
 .PHONY: unit
 unit: cgo ## tests that need no cluster, with the race detector
@@ -49,18 +51,28 @@ unit-latest: ## build and test against the newest Kubernetes libraries (go.lates
 	go build -modfile=go.latest.mod ./...
 	go test -modfile=go.latest.mod -vet=off $(ARGS) ./...
 
+.PHONY: figures
+figures: ## compare the CRI path's figures with those of the kubelet's own functions, 1.37 and 1.26, for random pods
+	@echo 'compiling parts of both kubelets; the first time this takes minutes'
+	$(call go-test-e2e,.,./fallback/figures)
+
 .PHONY: e2e
 e2e: export PODRESIZE_KUBERNETES := $(strip $(KUBERNETES))
+e2e: export PODRESIZE_NODE := $(strip $(NODE))
 e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fails
 	$(call go-test-e2e,.,./fallback/cgroup)
 	$(call go-test-e2e,test,./cluster/... ./e2e/...)
+
+.PHONY: e2e-matrix
+e2e-matrix: ## the suites of e2e on every version, gate on and off, and mixed; writes the verdicts into docs/matrix.md
+	cd test && go run ./matrix $(MATRIX)
 
 # Tests packages $(2) in directory $(1), one package at a time: clusters would get in each other's way. The build
 # beforehand uses all processors. Fails too when a test was skipped, which is named, or when none ran to its end.
 define go-test-e2e
 	@mkdir -p $(BIN)
 	cd $(1) && go build -tags e2e ./...
-	cd $(1) && go test -tags e2e -p 1 -count=1 -v -vet=off -timeout 40m $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
+	cd $(1) && go test -tags e2e -p 1 $(if $(strip $(NODE)),-parallel 1) -count=1 -v -vet=off -timeout $(if $(strip $(NODE)),3h,40m) $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
 	@awk -v args="$(ARGS)" '/--- PASS: / { passed++ } \
 		sub(/.*--- SKIP: /, "") { print "FAIL: skipped " $$0; skipped++ } \
 		END { if (!passed && !args) { print "FAIL: no test ran"; exit 1 }; exit skipped > 0 }' $(BIN)/e2e.log
@@ -74,11 +86,13 @@ bench: ## measure on real clusters, beside kubectl, and write the figures into d
 lint: $(GOLANGCI_LINT) ## golangci-lint over all modules
 	$(GOLANGCI_LINT) run
 	cd test && ../$(GOLANGCI_LINT) run
+	cd test/kubelet && ../../$(GOLANGCI_LINT) run
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format the sources
 	$(GOLANGCI_LINT) fmt
 	cd test && ../$(GOLANGCI_LINT) fmt
+	cd test/kubelet && ../../$(GOLANGCI_LINT) fmt
 
 # Deep copies into directory $(1), CRDs into directory $(2).
 generate-into = $(CONTROLLER_GEN) paths=./$(API) object output:object:dir=$(1) crd output:crd:dir=$(2)
@@ -112,6 +126,8 @@ define each-mod
 go mod tidy $(1) -go=1.25.0
 	go mod tidy $(1) -modfile=go.latest.mod
 	cd test && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1) -modfile=go.old.mod
 	cd tools && go mod tidy $(1)
 endef
 
@@ -121,7 +137,7 @@ images: ## the test images as docker archives in bin/images
 
 .PHONY: cluster-up
 cluster-up: ## start a cluster and print its KUBECONFIG; safe to repeat
-	cd test && go run ./cmd/cluster up --name=$(CLUSTER) --kubernetes=$(lastword $(KUBERNETES)) \
+	cd test && go run ./cmd/cluster up --name=$(CLUSTER) --kubernetes=$(firstword $(subst :, ,$(lastword $(KUBERNETES)))) \
 		--gates='$(GATES)' --nodes='$(NODES)'
 
 .PHONY: cluster-down

@@ -70,10 +70,7 @@ func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (
 	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
 		return Stopped(PathNone, pod, stops), nil
 	}
-	path, finding, err := a.choose(ctx, pod, want)
-	if err != nil {
-		return Result{}, err
-	}
+	path, finding := a.choose(ctx, pod)
 	if finding != nil {
 		return Stopped(PathNone, pod, []Finding{*finding}), nil
 	}
@@ -93,9 +90,10 @@ func (a *Adapter) take(ctx context.Context, path Resizer, pod *corev1.Pod, want 
 
 // takeOver resizes in place, after the fallback has let go of the pod. What the fallback gave the pod is asked for in place too, and
 // only when that is Done the fallback forgets it. A pod is asked about once: the fallback takes no pod that can be resized in place.
+// While it is not known that the API server takes a resize nobody has to let go.
 func (a *Adapter) takeOver(ctx context.Context, pod *corev1.Pod, want Resources) (Result, error) {
 	fallback, ok := a.fallback.(HandsOver)
-	if _, free := a.free.Get(pod.UID); free || !ok {
+	if _, free := a.free.Get(pod.UID); free || !ok || !a.inPlace.takes(ctx) {
 		return a.inPlace.Resize(ctx, pod, want)
 	}
 	held, ended, err := fallback.HandOver(ctx, pod)
@@ -144,10 +142,7 @@ func (a *Adapter) Plan(ctx context.Context, pod *corev1.Pod, want Resources) (Fo
 	if stops := a.onAnyPath(pod, want); len(stops) > 0 {
 		return Forecast{Findings: stops}, nil
 	}
-	path, finding, err := a.choose(ctx, pod, want)
-	if err != nil {
-		return Forecast{}, err
-	}
+	path, finding := a.choose(ctx, pod)
 	if finding != nil {
 		return Forecast{Findings: []Finding{*finding}}, nil
 	}
@@ -170,31 +165,26 @@ func (a *Adapter) onAnyPath(pod *corev1.Pod, want Resources) []Finding {
 	return planNames(pod, Server{Resize: true}, want, Changes(pod, want))
 }
 
-// choose takes the path for one pod. What the API server serves matters only if there is something to send.
-func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod, want Resources) (Resizer, *Finding, error) {
+// choose takes the path for one pod: by its node alone. A kubelet that resizes in place would undo any other change, so that there
+// is no other path even where the API server takes none, which InPlace says.
+func (a *Adapter) choose(ctx context.Context, pod *corev1.Pod) (Resizer, *Finding) {
 	switch a.support(ctx, pod) {
 	case nodeYes:
-		if len(Changes(pod, want).Containers) == 0 {
-			return a.inPlace, nil, nil
-		}
-		facts, err := a.inPlace.server.detect(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		if facts.Resize {
-			return a.inPlace, nil, nil
-		}
-		return nil, noPath("the kubelet resizes in place, but the API server has no pods/resize (1.32 and later): it would undo any other change, and a patch of the pod (1.27 to 1.31) is not supported"), nil
+		return a.inPlace, nil
 	case nodeNo:
 		if a.fallback != nil {
-			return a.fallback, nil, nil
+			return a.fallback, nil
 		}
-		return nil, noPath(fmt.Sprintf("node %q does not resize in place, and there is no fallback", pod.Spec.NodeName)), nil
+		return nil, noPath(fmt.Sprintf("node %q does not resize in place, and there is no fallback", pod.Spec.NodeName))
 	default:
-		return nil, &Finding{
-			State: StateDeferred, Reason: ReasonNotRunning,
-			Message: fmt.Sprintf("pod %q has no running container, so nothing tells what its node can do", key(pod)),
-		}, nil
+		return nil, untold(pod)
+	}
+}
+
+func untold(pod *corev1.Pod) *Finding {
+	return &Finding{
+		State: StateDeferred, Reason: ReasonNotRunning,
+		Message: fmt.Sprintf("pod %q has no running container, so nothing tells what its node can do", key(pod)),
 	}
 }
 

@@ -30,6 +30,7 @@ func TestAdapterChoice(t *testing.T) {
 	for _, tc := range []struct {
 		name       string
 		resize     bool
+		inPod      bool
 		noFallback bool
 		kubelet    string
 		change     []change
@@ -50,6 +51,11 @@ func TestAdapterChoice(t *testing.T) {
 		{name: "nothing runs yet on an older node", resize: true, kubelet: "v1.34.2", change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "nothing runs yet, node unreadable", resize: true, change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "nothing runs yet on a node without the gate", resize: true, kubelet: "v1.26.15", change: []change{notRunning}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
+		{name: "patch of the pod", inPod: true, kubelet: "v1.28.15", path: inPlace, state: resize.StateInProgress, reason: resize.ReasonSent},
+		{name: "case-21 patch of the pod, the node cannot", inPod: true, kubelet: "v1.28.15", change: []change{gateOff}, path: cri, state: resize.StateInProgress, reason: resize.ReasonSent},
+		{name: "case-20 patch of the pod, the node cannot, no fallback", inPod: true, kubelet: "v1.31.14", noFallback: true, change: []change{gateOff}, path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
+		{name: "patch of the pod, nothing runs yet", inPod: true, kubelet: "v1.28.15", change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
+		{name: "patch of the pod, nothing runs yet, node ahead", inPod: true, kubelet: "v1.35.0", change: []change{notRunning}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "node ahead of the server", path: none, state: resize.StateRefused, reason: resize.ReasonNoPath},
 		{name: "not scheduled", resize: true, kubelet: "v1.37.2", change: []change{notRunning, unscheduled}, path: none, state: resize.StateDeferred, reason: resize.ReasonNotRunning},
 		{name: "one of two containers runs", resize: true, change: []change{sidekick("cpu=10m", ""), func(p *corev1.Pod) {
@@ -57,7 +63,7 @@ func TestAdapterChoice(t *testing.T) {
 		}}, path: inPlace, state: resize.StateInProgress, reason: resize.ReasonSent},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := &apiServer{resize: tc.resize, kubelet: tc.kubelet, pod: newPod(tc.change...)}
+			s := &apiServer{resize: tc.resize, inPod: tc.inPod, kubelet: tc.kubelet, pod: newPod(tc.change...)}
 			other := &otherWay{}
 			fallback := resize.Resizer(other)
 			if tc.noFallback {
@@ -71,7 +77,7 @@ func TestAdapterChoice(t *testing.T) {
 			if res.Path != tc.path || res.State != tc.state || res.Reason != tc.reason {
 				t.Errorf("got %s %s/%s: %s; want %s %s/%s", res.Path, res.State, res.Reason, res.Message, tc.path, tc.state, tc.reason)
 			}
-			if (tc.path == cri) != (len(other.asked) == 1) || (tc.path == inPlace) != (s.count(askResize) == 1) {
+			if (tc.path == cri) != (len(other.asked) == 1) || (tc.state == resize.StateInProgress && tc.path == inPlace) != (s.count(askResize)+s.count(askPod) == 1) {
 				t.Errorf("the fallback was asked %d times, the API server %q", len(other.asked), s.requests)
 			}
 			if res.RetryAfter == 0 { // also whoever refuses may change their mind
@@ -208,10 +214,10 @@ func TestDiscoveryIsCached(t *testing.T) {
 	}
 	s.set(func() { s.resize = false }) // another API server behind the same name, without pods/resize
 	checkError(t, ask("140m", resize.PathNone, 2), resize.ReasonUnknown, true, 0, "has changed")
-	if err := ask("140m", resize.PathNone, 3); err != nil { // Refused: the kubelet would undo what another path does
+	if err := ask("140m", resize.PathNone, 4); err != nil { // asked once more after the dry run: Refused, as the kubelet would undo what another path does
 		t.Fatal(err)
 	}
-	if err := ask("140m", resize.PathNone, 3); err != nil { // and that is believed for half a minute
+	if err := ask("140m", resize.PathNone, 4); err != nil { // and that is believed for half a minute
 		t.Fatal(err)
 	}
 	clock.SetTime(clock.Now().Add(30 * time.Second))
@@ -221,7 +227,7 @@ func TestDiscoveryIsCached(t *testing.T) {
 		s.refuse = refusal(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "no", nil)
 	})
 	for range 2 {
-		if err := ask("150m", resize.PathInPlace, 4); err != nil {
+		if err := ask("150m", resize.PathInPlace, 5); err != nil {
 			t.Fatal(err)
 		}
 	}

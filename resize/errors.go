@@ -93,12 +93,20 @@ func podGone(pod *corev1.Pod, err error) *Error {
 
 func isUID(cause metav1.StatusCause) bool { return cause.Field == "metadata.uid" }
 
-// contradicted recognises the answers of an API server that has no pods/resize, or has it switched off: the endpoint is not
-// there, or a change of resources is not among those that may be made (k/website#41365, kubeblocks#8999).
+// contradicted recognises the answers of an API server that takes no change of resources there: the endpoint is not there, or
+// such a change is not among those that may be made.
 func contradicted(err error) bool {
 	s := statusOf(err)
-	return s != nil && (s.Reason == metav1.StatusReasonNotFound ||
-		s.Reason == metav1.StatusReasonInvalid && strings.Contains(s.Message, "pod updates may not change fields"))
+	return s != nil && s.Reason == metav1.StatusReasonNotFound || resourcesFixed(err)
+}
+
+// resourcesFixed recognises an API server that takes no resources in a patch of a pod: its gate is off, or it takes them by
+// pods/resize alone (k/website#41365, kubeblocks#8999). One that takes them lists them among the fields that may change
+// (updatablePodSpecFields in pkg/apis/core/validation).
+func resourcesFixed(err error) bool {
+	s := statusOf(err)
+	return s != nil && s.Reason == metav1.StatusReasonInvalid &&
+		strings.Contains(s.Message, "pod updates may not change fields") && !strings.Contains(s.Message, "`spec.containers[*].resources`")
 }
 
 // verdict is what a 403 or 422 that speaks of the values means.
@@ -163,7 +171,7 @@ type textRule struct {
 func invalidRules() []textRule {
 	return []textRule{
 		{regexp.MustCompile(`without support for resize`), verdict{StateRefused, ReasonNoPath}},
-		{regexp.MustCompile(`(?i)QOS class`), verdict{StateInfeasible, ReasonQOSChange}},
+		{regexp.MustCompile(`(?i)QOS (class|is immutable)`), verdict{StateInfeasible, ReasonQOSChange}},
 		{regexp.MustCompile(`memory limits cannot be (de|in)creased|memory limits cannot be added`), verdict{StateInfeasible, ReasonMemoryLimit}},
 		{regexp.MustCompile(`static pods cannot|windows pods cannot|pod-level resources`), verdict{StateInfeasible, ReasonUnsupportedPod}},
 		{regexp.MustCompile(`init containers .*(immutable|cannot be resized)`), verdict{StateInfeasible, ReasonUnsupportedContainer}},

@@ -131,12 +131,14 @@ func FuzzAnswers(f *testing.F) {
 		{502, `<html>`},
 		{503, ``},
 	} {
-		f.Add(seed.code, []byte(seed.body), true)
-		f.Add(seed.code, []byte(seed.body), false)
+		for _, allowed := range []bool{true, false} {
+			f.Add(seed.code, []byte(seed.body), allowed, true)
+			f.Add(seed.code, []byte(seed.body), allowed, false)
+		}
 	}
 	asked := Resources{Containers: map[string]Requirements{"app": {Requests: quantities("150m", "")}}}
-	f.Fuzz(func(t *testing.T, code int, body []byte, allowed bool) {
-		transport := &answers{code: 200 + abs(code)%400, body: body, allowed: allowed}
+	f.Fuzz(func(t *testing.T, code int, body []byte, allowed, subresource bool) {
+		transport := &answers{code: 200 + abs(code)%400, body: body, allowed: allowed, subresource: subresource}
 		client, err := kubernetes.NewForConfigAndClient(&rest.Config{Host: "http://localhost", QPS: -1}, &http.Client{Transport: transport})
 		if err != nil {
 			t.Fatal(err)
@@ -148,7 +150,7 @@ func FuzzAnswers(f *testing.F) {
 			res, err := adapter.Resize(t.Context(), pod, asked)
 			checkAnswer(t, res, err, allowed)
 		}
-		if transport.patches == 0 {
+		if transport.patches == 0 { // a dry run is one
 			t.Error("nothing was sent")
 		}
 	})
@@ -197,6 +199,8 @@ type answers struct {
 	body    []byte
 	allowed bool
 	patches int
+	// subresource: it serves pods/resize. Otherwise the patches are of the pod, dry runs first.
+	subresource bool
 }
 
 func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -205,7 +209,11 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		a.patches++
 		return response(r, a.code, a.body), nil
 	case r.URL.Path == "/api/v1":
-		return response(r, http.StatusOK, []byte(`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":"pods/resize","kind":"Pod","namespaced":true}]}`)), nil
+		name := "pods"
+		if a.subresource {
+			name = "pods/resize"
+		}
+		return response(r, http.StatusOK, fmt.Appendf(nil, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[{"name":%q,"kind":"Pod","namespaced":true}]}`, name)), nil
 	case r.Method == http.MethodPost:
 		return response(r, http.StatusCreated, fmt.Appendf(nil, `{"kind":"SelfSubjectAccessReview","apiVersion":"authorization.k8s.io/v1","spec":{},"status":{"allowed":%t}}`, a.allowed)), nil
 	default:

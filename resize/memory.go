@@ -52,6 +52,12 @@ type note struct {
 	refusalEnds time.Time
 	// matched is when the evidence was first seen to match spec; zero: not yet.
 	matched time.Time
+	// kubelet is the minor version of the pod's kubelet when its node was read for this spec; zero: unknown.
+	kubelet     uint
+	kubeletRead bool
+	// touches is how often the pod was touched for this spec; touchAt is when that is to be done next; zero: never.
+	touches int
+	touchAt time.Time
 }
 
 func newMemory(pods int) *memory { return &memory{notes: lru.New(pods)} }
@@ -79,13 +85,14 @@ func older(a, b *corev1.Pod) bool {
 }
 
 // sent notes what a patch answered. A patch that changed nothing (the caller's copy was old) leaves what is known as it is.
-func (m *memory) sent(answer *corev1.Pod, previous Resources, now time.Time) {
+func (m *memory) sent(answer *corev1.Pod, previous Resources, kubelet uint, now time.Time) {
 	slim := answer.DeepCopy()
 	slim.ManagedFields = nil
 	n := &note{
 		answer: slim, previous: &previous, restarts: map[string]int32{}, asked: now, spec: fingerprint(answer),
-		generation: answer.Generation, ours: true,
+		generation: answer.Generation, ours: true, kubelet: kubelet, kubeletRead: true,
 	}
+	n.touchFrom(now.Add(firstTouch), answer)
 	if answer.Status.ObservedGeneration == 0 {
 		n.stale = kubeletSays(answer).fingerprint()
 	}
@@ -164,6 +171,70 @@ func (m *memory) settle(pod *corev1.Pod, seen note, res *Result) {
 	defer m.mu.Unlock()
 	if n, ok := m.get(pod.UID); ok && pod.ResourceVersion != "" && n.asked.Equal(seen.asked) && n.spec == seen.spec {
 		n.done, n.doneAt = res, pod.ResourceVersion
+	}
+}
+
+// knowKubelet notes of which version a pod's kubelet is, and that it is to be touched for it now. It gives a copy of the note.
+func (m *memory) knowKubelet(pod *corev1.Pod, seen note, kubelet uint, now time.Time) note {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	seen.kubelet, seen.kubeletRead = kubelet, true
+	if n, ok := m.get(pod.UID); ok && n.spec == seen.spec && n.asked.Equal(seen.asked) {
+		n.kubelet, n.kubeletRead = kubelet, true
+		n.touchFrom(now, pod)
+	}
+	return seen
+}
+
+// touchFrom has the first touch of a pod made at that time, if its kubelet needs any. API servers of 1.32 drop allocatedResources from
+// a pod that is patched (dropDisabledPodStatusFields in pkg/api/pod), without which these kubelets do not begin a resize at that sync: there a
+// touch is worse than none.
+func (n *note) touchFrom(at time.Time, pod *corev1.Pod) {
+	if reportsLate(n.kubelet) && supportOf(pod) == nodeYes && tellsReserved(pod) {
+		n.touchAt = at
+	}
+}
+
+// tellsReserved says that the pod has what its kubelet has reserved for its containers.
+func tellsReserved(pod *corev1.Pod) bool {
+	for i := range pod.Status.ContainerStatuses {
+		if s := &pod.Status.ContainerStatuses[i]; s.Resources != nil && len(s.Resources.Requests) > 0 && s.AllocatedResources == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// claimTouch says whether the pod is to be touched now, by the caller and by nobody else, and how long it is until the next time;
+// zero: there is none. If somebody else has just touched it, that counts.
+func (m *memory) claimTouch(pod *corev1.Pod, seen note, now time.Time) (due bool, next time.Duration) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, ok := m.get(pod.UID)
+	if !ok || n.touchAt.IsZero() || n.spec != seen.spec {
+		return false, 0
+	}
+	if now.Before(n.touchAt) {
+		return false, n.touchAt.Sub(now)
+	}
+	pauses := touchPauses()
+	if n.touches == len(pauses) {
+		n.touchAt = time.Time{}
+		return true, 0
+	}
+	pause := pauses[n.touches]
+	n.touches++
+	n.touchAt = now.Add(pause)
+	other := now.Sub(touchedAt(pod))
+	return other < 0 || other >= firstTouch, pause
+}
+
+// stopTouching leaves a pod to its kubelet.
+func (m *memory) stopTouching(uid types.UID) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n, ok := m.get(uid); ok {
+		n.touchAt = time.Time{}
 	}
 }
 

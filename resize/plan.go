@@ -37,7 +37,7 @@ type PlanOptions struct {
 
 // Server is what is known of an API server. The zero value: nothing, and no pods/resize.
 type Server struct {
-	// Resize: it serves pods/resize.
+	// Resize: it serves pods/resize. For Plan: pods are resized in place, however the API server takes that.
 	Resize bool `json:"resize"`
 	// Minor is the minor version that it says it has; zero: unknown. It is a hint: rules that depend on it are left to the server
 	// where it is unknown.
@@ -64,6 +64,7 @@ func Plan(pod *corev1.Pod, node *corev1.Node, server Server, want Resources, opt
 	if server.Resize { // by the CRI path no kubelet is asked, so that none restarts or ends anything for it
 		findings = append(findings, planRestart(pod, delta, opts)...)
 		findings = append(findings, planPreemption(pod, delta, opts)...)
+		findings = append(findings, planKubelet(pod, kubeletOf(node), delta, target, askedBefore)...)
 	}
 	findings = append(findings, planNode(pod, node, delta, target)...)
 	if len(Stops(findings)) == 0 {
@@ -349,6 +350,58 @@ func planPreemption(pod *corev1.Pod, delta Resources, opts PlanOptions) []Findin
 		}
 	}
 	return nil
+}
+
+// planKubelet finds what old kubelets take and never bring into force. Those of 1.27 to 1.31 give up on a pod whose containers do
+// not all have a limit of the resource that changes (doPodResizeAction in pkg/kubelet/kuberuntime), and do not reserve a request that
+// a container did not have (handlePodResourcesResize in pkg/kubelet). None before 1.33 resizes sidecars. had tells what a
+// container had before.
+func planKubelet(pod *corev1.Pod, kubelet uint, delta, target Resources, had func(*corev1.Pod, *corev1.Container) corev1.ResourceList) []Finding {
+	var findings []Finding
+	never := func(name string, res corev1.ResourceName, why string) {
+		findings = append(findings, Finding{
+			State: StateInfeasible, Reason: ReasonUnsupportedContainer, Container: name, Resource: res,
+			Message: fmt.Sprintf("container %q: a kubelet of 1.%d never brings this into force: %s", name, kubelet, why),
+		})
+	}
+	for c, k := range containers(pod) {
+		d, changes := delta.Containers[c.Name]
+		switch {
+		case !changes:
+			continue
+		case k == kindSidecar && kubelet != 0 && kubelet < 33:
+			never(c.Name, "", "it is a sidecar")
+			continue
+		case !reportsLate(kubelet):
+			continue
+		}
+		for _, res := range resizable() {
+			_, reserves := d.Requests[res]
+			_, limits := d.Limits[res]
+			if _, ok := had(pod, c)[res]; reserves && !ok {
+				never(c.Name, res, fmt.Sprintf("requests.%s was not set when it was started", res))
+				continue
+			}
+			actuates := limits || reserves && res == corev1.ResourceCPU // memory requests are for the scheduler
+			if name, found := unlimited(pod, target, res); found && actuates {
+				never(c.Name, res, fmt.Sprintf("container %q of the pod has no limits.%s", name, res))
+			}
+		}
+	}
+	return findings
+}
+
+// askedBefore are the requests that a container has in spec.
+func askedBefore(_ *corev1.Pod, c *corev1.Container) corev1.ResourceList { return c.Resources.Requests }
+
+// unlimited gives the first container without a limit.
+func unlimited(pod *corev1.Pod, target Resources, res corev1.ResourceName) (name string, found bool) {
+	for c := range containers(pod) {
+		if limit := target.Containers[c.Name].Limits[res]; limit.IsZero() {
+			return c.Name, true
+		}
+	}
+	return "", false
 }
 
 // planNode finds what the whole node could not hold. Whether it has room now is for the kubelet to say.

@@ -42,11 +42,74 @@ func (r *InPlace) progress(ctx context.Context, pod *corev1.Pod) Result {
 	if why.state != StateInProgress && why.fingerprint() == n.stale && now.Sub(n.asked) < staleFor {
 		why = waiting("the kubelet still says what it said before the change: " + why.message)
 	}
+	if why.reason == ReasonWaitingForKubelet {
+		n = r.knowKubelet(ctx, pod, n)
+		if never := neverComes(pod, n.kubelet); never != nil {
+			why = never
+		}
+	}
 	res.State, res.Reason, res.Message, res.Since, res.RetryAfter = why.state, why.reason, why.message, why.since, why.retryAfter
 	if res.State == StateInProgress {
 		r.expire(n, &res)
 	}
+	if res.Reason == ReasonWaitingForKubelet {
+		r.touch(ctx, pod, n, &res)
+	}
 	return res
+}
+
+// knowKubelet reads the node, once for each spec, of a change that is not this process's and that its kubelet, as far as the pod
+// tells, may be one of those that report late. For a change of its own the node was read before.
+func (r *InPlace) knowKubelet(ctx context.Context, pod *corev1.Pod, n note) note {
+	now := r.opts.Clock.Now()
+	if n.kubeletRead || pod.Status.ObservedGeneration > 0 || now.Sub(n.asked) < firstTouch {
+		return n
+	}
+	node, err := r.opts.Nodes(ctx, pod.Spec.NodeName)
+	if err != nil {
+		node = nil
+	}
+	return r.memory.knowKubelet(pod, n, kubeletOf(node), now)
+}
+
+// neverComes finds changes that the kubelet has taken and will not bring into force as long as the containers run; nil: there are
+// none, or the kubelet's version is not known.
+func neverComes(pod *corev1.Pod, kubelet uint) *standing {
+	missing := Resources{Containers: map[string]Requirements{}}
+	for c, k := range containers(pod) {
+		s := status(pod, c.Name)
+		if k == kindRegular && s != nil && s.State.Running != nil && s.Resources != nil {
+			missing.Containers[c.Name] = Requirements{
+				Requests: unlike(c.Resources.Requests, s.Resources.Requests, requestTolerance),
+				Limits:   unlike(c.Resources.Limits, s.Resources.Limits, limitTolerance),
+			}
+		}
+	}
+	findings := planKubelet(pod, kubelet, missing, Target(pod, Resources{}), reserved)
+	if len(findings) == 0 {
+		return nil
+	}
+	return &standing{state: StateInfeasible, reason: findings[0].Reason, message: findings[0].Message}
+}
+
+// unlike gives the entries of want that have does not match.
+func unlike(want, have corev1.ResourceList, same func(corev1.ResourceName, resource.Quantity, resource.Quantity) bool) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	for _, res := range resizable() {
+		w, asked := want[res]
+		if h, told := have[res]; asked && (!told || !same(res, w, h)) {
+			out[res] = w
+		}
+	}
+	return out
+}
+
+// reserved are the requests that the kubelet has reserved for a container, if it tells.
+func reserved(pod *corev1.Pod, c *corev1.Container) corev1.ResourceList {
+	if s := status(pod, c.Name); s != nil && s.AllocatedResources != nil {
+		return s.AllocatedResources
+	}
+	return c.Resources.Requests
 }
 
 // confirm says Done if the kubelet's word counts at once, or if it has kept it.
@@ -141,7 +204,7 @@ func notYet(pod *corev1.Pod) *standing {
 	if pod.Status.ObservedGeneration > 0 && pod.Status.ObservedGeneration < pod.Generation {
 		return waiting(fmt.Sprintf("the kubelet has seen generation %d, spec is at %d", pod.Status.ObservedGeneration, pod.Generation))
 	}
-	if s := kubeletSays(pod); s != nil {
+	if s := kubeletSays(pod); s != nil && !comparesRaw(pod) {
 		return s
 	}
 	for c, k := range containers(pod) {
@@ -149,14 +212,40 @@ func notYet(pod *corev1.Pod) *standing {
 		if s != nil && over(pod, k, s) {
 			continue
 		}
-		if k == kindSidecar && s != nil && s.State.Running != nil && s.Resources == nil {
-			continue // a kubelet of 1.32 resizes no sidecars and reports nothing of them, and its API server takes no change of one
+		if k == kindSidecar && s != nil && s.State.Running != nil && untoldOf(s) {
+			continue
 		}
 		if w := containerNotYet(c, s); w != nil {
 			return w
 		}
 	}
 	return nil
+}
+
+// comparesRaw says that a kubelet before 1.32, the ones that both set status.resize and tell what they have reserved, may leave
+// InProgress for ever: it compares with spec what the kernel has, without rounding (k/k#128769, #128680). Then the evidence decides. Where
+// both are alike to the letter it is about another spec, and counts.
+func comparesRaw(pod *corev1.Pod) bool {
+	if pod.Status.Resize != corev1.PodResizeStatusInProgress || fromConditions(pod) != nil {
+		return false
+	}
+	exact := func(_ corev1.ResourceName, want, have resource.Quantity) bool { return want.Cmp(have) == 0 }
+	alike := true
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		s := status(pod, c.Name)
+		if s == nil || s.Resources == nil || s.AllocatedResources == nil {
+			return false
+		}
+		alike = alike && differs(c.Resources.Requests, s.Resources.Requests, exact) == "" && differs(c.Resources.Limits, s.Resources.Limits, exact) == ""
+	}
+	return !alike
+}
+
+// untoldOf says that the kubelet does not tell what it has reserved for a sidecar. Those before 1.33 resize none: 1.32 reports
+// nothing of them, older ones limits alone; and no API server before 1.33 takes a change of one.
+func untoldOf(s *corev1.ContainerStatus) bool {
+	return s.Resources == nil || s.AllocatedResources == nil && len(s.Resources.Requests) == 0
 }
 
 // over says that a container has ended and is not started again.

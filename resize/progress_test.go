@@ -285,15 +285,22 @@ func TestRestartNoticed(t *testing.T) {
 	}
 }
 
-// TestSidecarWithoutReport: a kubelet of 1.32 tells nothing of sidecars, which it does not resize.
+// TestSidecarWithoutReport: a kubelet of 1.32 tells nothing of sidecars, and one of 1.31 not their requests; neither resizes them.
 func TestSidecarWithoutReport(t *testing.T) {
 	always := corev1.ContainerRestartPolicyAlways
-	pod := newPod(observed, func(p *corev1.Pod) {
-		p.Spec.InitContainers = []corev1.Container{{Name: "proxy", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: list("cpu=10m")}}}
-		p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}
-	})
-	w := watch(t, &apiServer{kubelet: "v1.32.13", resize: true, pod: pod})
-	w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
-	w.later(2 * time.Second)
-	w.expect(t, pod, resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
+	for kubelet, told := range map[string]*corev1.ResourceRequirements{
+		"v1.32.13": nil,
+		"v1.31.14": {Limits: list("cpu=20m")},
+	} {
+		pod := newPod(func(p *corev1.Pod) {
+			p.Spec.InitContainers = []corev1.Container{{
+				Name: "proxy", RestartPolicy: &always, Resources: corev1.ResourceRequirements{Requests: list("cpu=10m"), Limits: list("cpu=20m")},
+			}}
+			p.Status.InitContainerStatuses = []corev1.ContainerStatus{{Name: "proxy", State: running(), Resources: told}}
+		})
+		w := watch(t, &apiServer{kubelet: kubelet, resize: true, pod: pod})
+		w.expect(t, pod, resize.Resources{}, resize.StateInProgress, resize.ReasonLookAgain)
+		w.later(2 * time.Second)
+		w.expect(t, pod, resize.Resources{}, resize.StateDone, resize.ReasonConfirmed)
+	}
 }

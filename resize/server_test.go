@@ -1,6 +1,7 @@
 package resize_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -28,6 +29,9 @@ const (
 	askVersion   = "GET /version"
 	askNode      = "GET /api/v1/nodes/n1"
 	askResize    = "PATCH /api/v1/namespaces/shop/pods/web/resize"
+	askPod       = "PATCH /api/v1/namespaces/shop/pods/web"
+	askTry       = "PATCH /api/v1/namespaces/shop/pods/web?dryRun=All"
+	askTouch     = "PATCH /api/v1/namespaces/shop/pods/web annotations"
 	askReview    = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
@@ -35,12 +39,14 @@ const (
 type apiServer struct {
 	mu       sync.Mutex
 	pod      *corev1.Pod
-	kubelet  string                   // version of the node's; empty: the node cannot be read
-	version  string                   // what the server says of itself
-	resize   bool                     // serves pods/resize
-	allowed  bool                     // what access reviews say
-	refuse   http.HandlerFunc         // answers patches instead
-	mutate   func(answer *corev1.Pod) // as an admission plugin would
+	kubelet  string                      // version of the node's; empty: the node cannot be read
+	version  string                      // what the server says of itself
+	resize   bool                        // serves pods/resize
+	allowed  bool                        // what access reviews say
+	inPod    bool                        // takes resources in a patch of the pod
+	refuse   http.HandlerFunc            // answers patches instead
+	refuseTo map[string]http.HandlerFunc // answers these requests instead
+	mutate   func(answer *corev1.Pod)    // as an admission plugin would
 	requests []string
 	patches  []string
 
@@ -62,7 +68,7 @@ func serve(t *testing.T, s *apiServer) kubernetes.Interface {
 func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	request := r.Method + " " + r.URL.Path
+	request := name(r)
 	s.requests = append(s.requests, request)
 	switch {
 	case s.down:
@@ -80,13 +86,48 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "authorization.k8s.io/v1", Kind: "SelfSubjectAccessReview"},
 			Status:   authorizationv1.SubjectAccessReviewStatus{Allowed: s.allowed},
 		})
-	case request == askResize && s.refuse != nil:
-		s.refuse(w, r)
-	case request == askResize && s.resize:
-		s.patch(w, r)
-	default: // what a real one says for a path that it does not serve
-		fail(w, http.StatusNotFound, metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{}})
+	case r.Method == http.MethodPatch:
+		s.answerPatch(w, r, request)
+	default:
+		notServed(w)
 	}
+}
+
+// name is a request as the tests call it.
+func name(r *http.Request) string {
+	body, _ := io.ReadAll(r.Body)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	request := r.Method + " " + r.URL.Path
+	switch {
+	case r.URL.RawQuery != "":
+		return request + "?" + r.URL.RawQuery
+	case request == askPod && bytes.Contains(body, []byte("annotations")):
+		return askTouch
+	default:
+		return request
+	}
+}
+
+func (s *apiServer) answerPatch(w http.ResponseWriter, r *http.Request, request string) {
+	refuse := s.refuseTo[request]
+	if refuse == nil && (request == askResize || request == askPod) {
+		refuse = s.refuse
+	}
+	switch {
+	case refuse != nil:
+		refuse(w, r)
+	case request == askResize && s.resize, request == askTouch, request != askResize && s.inPod:
+		s.patch(w, r)
+	case request == askResize:
+		notServed(w)
+	default:
+		resourcesFixed(w, r)
+	}
+}
+
+// notServed is what a real one says for a path that it does not serve.
+func notServed(w http.ResponseWriter) {
+	fail(w, http.StatusNotFound, metav1.Status{Reason: metav1.StatusReasonNotFound, Message: "the server could not find the requested resource", Details: &metav1.StatusDetails{}})
 }
 
 func (s *apiServer) discover(w http.ResponseWriter) {
@@ -103,7 +144,6 @@ func (s *apiServer) discover(w http.ResponseWriter) {
 // patch applies a strategic merge patch as the real server does, and counts generation and resourceVersion.
 func (s *apiServer) patch(w http.ResponseWriter, r *http.Request) {
 	patch, _ := io.ReadAll(r.Body)
-	s.patches = append(s.patches, string(patch))
 	before, _ := json.Marshal(s.pod)
 	after, err := strategicpatch.StrategicMergePatch(before, patch, corev1.Pod{})
 	patched := &corev1.Pod{}
@@ -117,9 +157,24 @@ func (s *apiServer) patch(w http.ResponseWriter, r *http.Request) {
 	if s.mutate != nil {
 		s.mutate(patched)
 	}
-	patched.Generation++
+	if r.URL.RawQuery != "" { // a dry run
+		reply(w, http.StatusOK, patched)
+		return
+	}
+	s.patches = append(s.patches, string(patch))
+	if s.resize {
+		patched.Generation++
+	}
 	s.store(patched)
 	reply(w, http.StatusOK, patched)
+}
+
+// resourcesFixed answers as API servers do that take no resources in a patch of a pod.
+func resourcesFixed(w http.ResponseWriter, _ *http.Request) {
+	fail(w, http.StatusUnprocessableEntity, metav1.Status{
+		Reason: metav1.StatusReasonInvalid, Details: aboutPod(metav1.StatusCause{Type: metav1.CauseTypeForbidden, Field: "spec"}),
+		Message: `Pod "web" is invalid: spec: Forbidden: pod updates may not change fields other than ` + "`spec.containers[*].image`,`spec.initContainers[*].image`",
+	})
 }
 
 func (s *apiServer) store(pod *corev1.Pod) {

@@ -51,6 +51,7 @@ func run(args []string) error {
 	flags.StringVar(&opts.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node; default: the environment variable NODE_NAME")
 	flags.StringVar(&opts.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "CRI socket of the container runtime")
 	flags.StringVar(&opts.CgroupRoot, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup file system is mounted")
+	flags.StringVar(&opts.SystemdSocket, "systemd-socket", "/run/systemd/private", "private socket of systemd, for nodes with the systemd cgroup driver")
 	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that makes this the one agent of its node")
 	flags.StringVar(&opts.Identity, "identity", "", "name of this agent in the Lease, which the next container of the same pod must have again; default: the host's name and a random number")
 	flags.StringVar(&opts.Heartbeat, "heartbeat", "", "file in which the agent shows that it lives, for the command probe")

@@ -49,6 +49,9 @@ type Options struct {
 	RuntimeEndpoint string
 	// CgroupRoot is where the host's cgroup file system is mounted.
 	CgroupRoot string
+	// SystemdSocket is the path of systemd's private socket, for nodes whose kubelet has the systemd cgroup driver; empty:
+	// /run/systemd/private.
+	SystemdSocket string
 	// Namespace is where the agent keeps its Lease; empty: podresize-system.
 	Namespace string
 	// Identity is what this agent writes into its Lease: no other agent may have it at the same time, and it may take over at once
@@ -81,6 +84,7 @@ type Agent struct {
 	client  client.Client
 	runtime runtime
 	tree    *cgroup.Tree
+	systemd systemd
 	watcher *cgroup.Watcher
 	clock   clock.PassiveClock
 
@@ -95,6 +99,9 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	}
 	if opts.Namespace == "" {
 		opts.Namespace = v1alpha1.AgentNamespace
+	}
+	if opts.SystemdSocket == "" {
+		opts.SystemdSocket = "/run/systemd/private"
 	}
 	if opts.Identity == "" {
 		opts.Identity = randomIdentity()
@@ -112,12 +119,14 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		return err
 	}
 	defer func() { _ = connection.Close() }() // nothing is in flight any more
+	units := tree.NewSystemd(opts.SystemdSocket)
+	defer units.Close()
 	manager, err := newManager(cfg, opts, logr.FromContextOrDiscard(ctx))
 	if err != nil {
 		return err
 	}
 	a := &Agent{
-		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, watcher: watcher,
+		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, systemd: units, watcher: watcher,
 		clock: clock.RealClock{}, pods: newPods(),
 	}
 	if err := a.register(manager); err != nil {
@@ -141,8 +150,8 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 		Logger:  log,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.CRIResize{}: {Label: ours}},
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
+			DefaultTransform:     cache.TransformStripManagedFields(),
 		},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
 		Controller: config.Controller{

@@ -291,6 +291,16 @@ func (b *bed) says(t *testing.T, reason string, say ...string) *v1alpha1.CRIResi
 	return object
 }
 
+// reason is that of the agent's verdict.
+func (b *bed) reason(t *testing.T) string {
+	t.Helper()
+	object := &v1alpha1.CRIResize{}
+	if err := b.client.Get(t.Context(), name, object); err != nil {
+		t.Fatal(err)
+	}
+	return meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied).Reason
+}
+
 // change changes what is asked for.
 func (b *bed) change(t *testing.T, f func(*v1alpha1.CRIResizeSpec)) {
 	t.Helper()

@@ -31,6 +31,9 @@ type contention struct {
 	last   time.Time // when the last of them was noticed
 	until  time.Time // no repair before
 	what   string    // was found then
+	// runs are the containers as they were then, and peeked is when they were last compared.
+	runs   *observed
+	peeked time.Time
 }
 
 // of starts anew when the CRIResize asks for something else.
@@ -48,31 +51,29 @@ func (c *contention) prove(o *observed) {
 	}
 }
 
-// look notes it when somebody has changed a cgroup since it was seen to hold what is wanted. A container in another run than then
-// was started by the kubelet, from spec: nobody is to blame.
+// look notes it when somebody has changed a cgroup since it was seen to hold what is wanted. If a container is in another run than then,
+// nobody is to blame: the kubelet started it from spec.
 func (c *contention) look(o *observed, want figures.Pod, now time.Time) {
 	if c.proven == nil {
 		return
 	}
-	since := *o
-	since.containers = make(map[string]observedContainer, len(o.containers))
 	for name, seen := range o.containers {
-		if c.proven[name] == seen.ID {
-			since.containers[name] = seen
+		if c.proven[name] != seen.ID {
+			return
 		}
 	}
-	if d := since.difference(want); d != "" {
-		c.note(d, now)
+	if d := o.difference(want); d != "" {
+		c.note(d, o, now)
 	}
 }
 
 // note counts one time that somebody undid it.
-func (c *contention) note(what string, now time.Time) {
+func (c *contention) note(what string, o *observed, now time.Time) {
 	if now.Sub(c.last) >= calm {
 		c.undone = 0
 	}
 	c.undone++
-	c.last, c.what, c.proven = now, what, nil
+	c.last, c.what, c.proven, c.runs, c.peeked = now, what, nil, o, now
 	c.until = now.Add(c.pause())
 }
 
@@ -98,11 +99,20 @@ func (c *contention) holdsOff(now time.Time) (verdict, bool) {
 	v := verdict{
 		reason:  v1alpha1.ReasonPending,
 		message: fmt.Sprintf("somebody else changed it: %s; it is applied again within %s", c.what, c.pause()),
-		again:   c.until.Sub(now),
+		again:   min(c.until.Sub(now), lookSoon),
 	}
 	if c.undone >= contendedAfter {
 		v.reason = v1alpha1.ReasonContended
 		v.message = fmt.Sprintf("somebody else undid it %d times in a row: %s; the next try is %s later", c.undone, c.what, c.pause())
 	}
 	return v, true
+}
+
+// peek says whether it is time to see, in a pause, if the same containers run.
+func (c *contention) peek(now time.Time) bool {
+	if now.Sub(c.peeked) < lookSoon {
+		return false
+	}
+	c.peeked = now
+	return true
 }

@@ -16,10 +16,10 @@ import (
 
 // stop ends the enforcement. What the containers have they keep; see giveRoom. That is done once: what happens to the pod's cgroup
 // afterwards, as when its kubelet begins to resize in place, is nobody's business here.
-func (a *Agent) stop(object *v1alpha1.CRIResize, o *observed, before figures.Pod, k *known) verdict {
+func (a *Agent) stop(ctx context.Context, object *v1alpha1.CRIResize, o *observed, before figures.Pod, k *known) verdict {
 	k.contention = contention{}
 	if !stopped(object) {
-		if err := a.giveRoom(o, before); err != nil {
+		if err := a.giveRoom(ctx, o, before); err != nil {
 			return unheld(err)
 		}
 	}
@@ -33,16 +33,11 @@ func stopped(object *v1alpha1.CRIResize) bool {
 
 // giveRoom raises the limits of the pod's cgroup to what the kubelet made them, where they are lower: it will start the next run of
 // a container with spec's limits, which cgroup v1 refuses below a smaller parent, and v2 caps.
-func (a *Agent) giveRoom(o *observed, before figures.Pod) error {
-	if limit(before.Cgroup.Memory) > limit(o.pod.Memory) {
-		if err := a.tree.SetMemory(o.path, before.Cgroup.Memory); err != nil {
-			return fmt.Errorf("raising the pod's cgroup: %w", err)
-		}
-	}
-	if limit(before.Cgroup.Quota) > limit(o.pod.Quota) {
-		if err := a.tree.SetQuota(o.path, before.Cgroup.Quota, before.Cgroup.Period); err != nil {
-			return fmt.Errorf("raising the pod's cgroup: %w", err)
-		}
+func (a *Agent) giveRoom(ctx context.Context, o *observed, before figures.Pod) error {
+	room := larger(before.Cgroup, figuresOf(o.pod, before.Cgroup))
+	room.Shares = 0 // the weight stays
+	if err := a.setPod(ctx, o.path, room); err != nil {
+		return fmt.Errorf("raising the pod's cgroup: %w", err)
 	}
 	return nil
 }
@@ -63,10 +58,9 @@ func (a *Agent) letGo(ctx context.Context, name types.NamespacedName, k *known) 
 		return ctrl.Result{}, fmt.Errorf("looking at the pod of CRIResize %q, which was deleted: %w", name, err)
 	}
 	if !k.deleted {
-		if err := a.giveRoom(o, figures.Before(&k.object.Spec)); err != nil {
+		if err := a.giveRoom(ctx, o, figures.Before(&k.object.Spec)); err != nil {
 			return ctrl.Result{}, err
 		}
-		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
 		k.deleted, k.contention = true, contention{}
 	}
 	return ctrl.Result{RequeueAfter: lookRarely}, nil

@@ -32,7 +32,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied fig
 	if _, down := o.missing(want); down {
 		room = larger(room, before.Cgroup)
 	}
-	if err := a.setPod(o, larger(room, figuresOf(o.pod, room))); err != nil {
+	if err := a.setPod(ctx, o.path, larger(room, figuresOf(o.pod, room))); err != nil {
 		return fmt.Errorf("raising the pod's cgroup: %w", err)
 	}
 	for _, name := range decreasesFirst(o, want) {
@@ -40,7 +40,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied fig
 			return fmt.Errorf("updating container %q: %w", name, err)
 		}
 	}
-	if err := a.setPod(o, room); err != nil {
+	if err := a.setPod(ctx, o.path, room); err != nil {
 		return fmt.Errorf("lowering the pod's cgroup: %w", err)
 	}
 	return nil
@@ -85,15 +85,32 @@ func (a *Agent) reducedTo(path string, most int64) (int64, error) {
 	return a.tree.MemoryInUse(path)
 }
 
-// setPod writes the pod's cgroup; the tree leaves alone what holds already.
-func (a *Agent) setPod(o *observed, f figures.Cgroup) error {
-	if err := a.tree.SetMemory(o.path, f.Memory); err != nil {
+// setPod writes the pod's cgroup, where it holds something else. Shares of 0 leave the weight. The properties of a slice come first:
+// systemd rounds the quota, and the files say it exactly.
+func (a *Agent) setPod(ctx context.Context, path string, f figures.Cgroup) error {
+	want := cgroup.Slice{Shares: uint64(f.Shares), Quota: f.Quota, Period: f.Period, Memory: f.Memory} //nolint:gosec // G115: figures clamps shares to 2..262144
+	if cgroup.IsSlice(path) {
+		held, err := a.tree.Read(path)
+		if err != nil {
+			return err
+		}
+		if f.Shares == 0 && cgroup.MemoryHolds(f.Memory, held.Memory) && holdsQuota(held, f) || holds(held, f) {
+			return nil
+		}
+		if err := a.systemd.Set(ctx, path, want); err != nil {
+			return err
+		}
+	}
+	if err := a.tree.SetMemory(path, f.Memory); err != nil {
 		return err
 	}
-	if err := a.tree.SetQuota(o.path, f.Quota, f.Period); err != nil {
+	if err := a.tree.SetQuota(path, f.Quota, f.Period); err != nil {
 		return err
 	}
-	return a.tree.SetShares(o.path, uint64(f.Shares)) //nolint:gosec // G115: figures clamps shares to 2..262144
+	if f.Shares == 0 {
+		return nil
+	}
+	return a.tree.SetShares(path, want.Shares)
 }
 
 // needsUpdate says whether a container must be updated. On cgroup v2 its weight may be that of the shares applied before by the one

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -64,6 +65,43 @@ func TestContended(t *testing.T) {
 	}
 }
 
+// TestRefusedByAnother: another writer may make the kernel refuse what is written, as cgroup v1 does a container above its pod. That is
+// told as contention; a container that ends during an update is none.
+func TestRefusedByAnother(t *testing.T) {
+	b := enlarging(t, false)
+	b.mustLook(t)
+	b.undo(t)
+	b.fail = func(string) error { return fmt.Errorf("%w: write cpu.cfs_quota_us: invalid argument", cri.ErrRefused) }
+	if again := b.mustLook(t); again != secondRepair {
+		t.Fatalf("the second try is %s later", again)
+	}
+	b.passes(secondRepair)
+	if again := b.mustLook(t); again != lookSoon {
+		t.Fatalf("looks again after %s", again)
+	}
+	said := b.says(t, v1alpha1.ReasonContended, "3 times in a row", "invalid argument", firstPause.String())
+	if paths := b.agent.pods.byPath; len(paths) > 0 {
+		t.Errorf("watches %v", paths)
+	}
+	b.fail = nil
+	b.passes(firstPause)
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
+	b.holds(t, figures.Wanted(&said.Spec))
+
+	for _, id := range []string{"run-1", "run-2", "run-3"} {
+		b.restarts(t, id)
+		b.fail = func(string) error {
+			b.stops("app")
+			return fmt.Errorf("%w: no such container", cri.ErrRefused)
+		}
+		if _, err := b.look(t); err == nil {
+			t.Error("no other try")
+		}
+		b.says(t, v1alpha1.ReasonWriteFailed)
+	}
+}
+
 // TestCalm: what happens now and then, as a reload of systemd does, is mended at once each time.
 func TestCalm(t *testing.T) {
 	b := enlarging(t, false)
@@ -101,6 +139,33 @@ func TestCrashLoop(t *testing.T) {
 			if said := b.says(t, v1alpha1.ReasonApplied); said.Status.Repairs != 5 {
 				t.Errorf("%d repairs are told, want 5", said.Status.Repairs)
 			}
+		})
+	}
+}
+
+// TestStartedMeanwhile: a container that is started during an update finds the room that it was given, which nobody else made.
+func TestStartedMeanwhile(t *testing.T) {
+	for version, unified := range versions() {
+		t.Run(version, func(t *testing.T) {
+			object := asking("cpu=150m memory=200Mi", "cpu=60m memory=80Mi")
+			b := newBed(t, unified, object)
+			b.stops("app")
+			b.fail = func(string) error {
+				b.restarts(t, "run-1")
+				return nil
+			}
+			for range contendedAfter {
+				if _, err := b.look(t); err == nil {
+					t.Error("no other try")
+				}
+				b.says(t, v1alpha1.ReasonPending, "started meanwhile")
+				b.stops("app")
+				b.set(t, podPath+"/c-log", figures.Before(&object.Spec).Containers["log"])
+			}
+			b.restarts(t, "run-1")
+			b.fail = nil
+			b.mustLook(t)
+			b.says(t, v1alpha1.ReasonApplied)
 		})
 	}
 }
@@ -170,25 +235,112 @@ func TestRoomAtTheEnd(t *testing.T) {
 	}
 }
 
-// TestMadeAnew: a CRIResize that was deleted and is made again finds the agent's own figures, which are no difference.
+// TestMadeAnew: a CRIResize that was deleted and is made again finds the agent's own figures, which are no difference, whether or not
+// the agent looked between.
 func TestMadeAnew(t *testing.T) {
+	for version, unified := range versions() {
+		for between, looks := range map[string]int{"unseen": 0, "seen": 1, "seen twice": 2} {
+			t.Run(version+" "+between, func(t *testing.T) {
+				b := newBed(t, unified, asking("cpu=150m memory=200Mi", "cpu=60m memory=80Mi"))
+				b.mustLook(t)
+				if err := b.client.Delete(t.Context(), newObject()); err != nil {
+					t.Fatal(err)
+				}
+				for range looks {
+					b.mustLook(t)
+				}
+				again := asking("cpu=1 memory=300Mi", "cpu=60m memory=300Mi")
+				again.UID = "another"
+				if err := b.client.Create(t.Context(), again); err != nil {
+					t.Fatal(err)
+				}
+				b.mustLook(t)
+				b.says(t, v1alpha1.ReasonApplied)
+				b.holds(t, figures.Wanted(&again.Spec))
+			})
+		}
+	}
+}
+
+// TestAnswerToTheWrongOne: what was found for a CRIResize is not told of the next one of the same pod, whose generation is the same.
+func TestAnswerToTheWrongOne(t *testing.T) {
+	b := enlarging(t, false)
+	b.mustLook(t)
+	b.undo(t)
+	again := asking("cpu=1 memory=300Mi", "cpu=60m memory=300Mi")
+	again.UID = "another"
+	b.report = func() error {
+		b.report = nil
+		return errors.Join(b.client.Delete(t.Context(), newObject()), b.client.Create(t.Context(), again))
+	}
+	b.mustLook(t)
+	said := &v1alpha1.CRIResize{}
+	if err := b.client.Get(t.Context(), name, said); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(v1alpha1.CRIResizeStatus{}, said.Status); diff != "" {
+		t.Errorf("it is told: %s", diff)
+	}
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
+	b.holds(t, figures.Wanted(&again.Spec))
+}
+
+// TestRestartInPause: a container that ends does not wait for the other writer.
+func TestRestartInPause(t *testing.T) {
 	for version, unified := range versions() {
 		t.Run(version, func(t *testing.T) {
 			b := newBed(t, unified, asking("cpu=150m memory=200Mi", "cpu=60m memory=80Mi"))
 			b.mustLook(t)
-			if err := b.client.Delete(t.Context(), newObject()); err != nil {
-				t.Fatal(err)
+			for range contendedAfter {
+				b.undo(t)
+				for again := b.mustLook(t); again != lookAgain && b.reason(t) != v1alpha1.ReasonContended; again = b.mustLook(t) {
+					b.passes(again)
+				}
 			}
+			b.stops("app")
+			b.passes(lookSoon)
 			b.mustLook(t)
-			again := asking("cpu=1 memory=300Mi", "cpu=60m memory=300Mi")
-			again.Generation = 1
-			if err := b.client.Create(t.Context(), again); err != nil {
-				t.Fatal(err)
+			said := b.says(t, v1alpha1.ReasonContainerNotRunning)
+			before := figures.Before(&said.Spec)
+			if pod := b.kernel(t)[""]; pod.Quota != before.Cgroup.Quota || pod.Memory != before.Cgroup.Memory {
+				t.Errorf("no room for the restart: %+v", pod)
 			}
+			b.restarts(t, "run-1")
 			b.mustLook(t)
 			b.says(t, v1alpha1.ReasonApplied)
-			b.holds(t, figures.Wanted(&again.Spec))
 		})
+	}
+}
+
+// TestPause: while a repair waits nothing is looked at or watched, however often somebody writes.
+func TestPause(t *testing.T) {
+	b := enlarging(t, false)
+	b.mustLook(t)
+	for range contendedAfter {
+		b.undo(t)
+		for again := b.mustLook(t); again != lookAgain && b.reason(t) != v1alpha1.ReasonContended; again = b.mustLook(t) {
+			b.passes(again)
+		}
+	}
+	said, reports := b.says(t, v1alpha1.ReasonContended), len(b.reports)
+	for range 100 {
+		b.set(t, podPath, figures.Cgroup{Shares: 2, Quota: int64(1000 + len(b.reports)), Period: figures.Period, Memory: 1 << 20})
+		b.podErr = errors.New("asked") // nobody is to ask
+		b.mustLook(t)
+	}
+	if b.podErr = nil; len(b.reports) != reports {
+		t.Errorf("%d reports while it waited", len(b.reports)-reports)
+	}
+	if paths := b.agent.pods.byPath; len(paths) > 0 {
+		t.Errorf("watches %v", paths)
+	}
+	b.passes(firstPause)
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
+	b.holds(t, figures.Wanted(&said.Spec))
+	if _, ok := b.agent.pods.at(podPath + "/c-app"); !ok {
+		t.Error("the container is not watched again")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
@@ -18,6 +19,11 @@ type runtime interface {
 	Update(ctx context.Context, id string, r cri.Resources) error
 	// Check finds out whether the runtime answers.
 	Check(ctx context.Context) error
+}
+
+// systemd is that of the node.
+type systemd interface {
+	Set(ctx context.Context, path string, want cgroup.Slice) error
 }
 
 // observed is a pod as runtime and kernel have it at one moment.
@@ -93,6 +99,11 @@ func (a *Agent) readRunning(path string) (cgroup.Values, error) {
 		return cgroup.Values{}, fs.ErrNotExist
 	}
 	return a.tree.Read(path)
+}
+
+// sameRuns says whether the same containers run as then.
+func (o *observed) sameRuns(then *observed) bool {
+	return maps.EqualFunc(o.containers, then.containers, func(a, b observedContainer) bool { return a.ID == b.ID })
 }
 
 // missing gives the first container that should run and does not.

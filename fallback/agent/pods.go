@@ -25,7 +25,7 @@ type known struct {
 	// object is the CRIResize as last seen; nil: none is known, or the pod is gone.
 	object  *v1alpha1.CRIResize
 	deleted bool // was object
-	// left is what the agent left in the kernel when the CRIResize was deleted.
+	// left is what the agent left in the kernel for another CRIResize of the pod, which was deleted.
 	left []figures.Pod
 	// repairs are those that no status tells of yet.
 	repairs int64
@@ -49,6 +49,16 @@ func (p *pods) look(name types.NamespacedName, now time.Time) *known {
 	}
 	k.began = now
 	return k
+}
+
+// see notes the CRIResize as it is now. It may be another one than before, although nobody saw that one deleted.
+func (k *known) see(object *v1alpha1.CRIResize) {
+	if k.object != nil && k.object.UID != object.UID {
+		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
+		k.contention = contention{}
+	}
+	k.object, k.deleted = object, false
+	k.of(object.Generation)
 }
 
 // looked ends a look. What nobody would miss is forgotten.

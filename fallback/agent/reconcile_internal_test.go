@@ -171,7 +171,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestDrift: what another writer undoes is done again.
+// TestDrift is case-84: what another writer undoes is done again.
 func TestDrift(t *testing.T) {
 	for version, unified := range versions() {
 		t.Run(version, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestRuntimeAnswers(t *testing.T) {
 		reason string
 		again  time.Duration // zero: by an error
 	}{
-		{name: "unavailable", err: fmt.Errorf("%w: gone", cri.ErrUnavailable), reason: v1alpha1.ReasonRuntimeUnavailable},
+		{name: "case-90 unavailable", err: fmt.Errorf("%w: gone", cri.ErrUnavailable), reason: v1alpha1.ReasonRuntimeUnavailable},
 		{name: "no sandbox", err: fmt.Errorf("sandbox: %w", cri.ErrNotFound), reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
 		{name: "refused", err: fmt.Errorf("%w: no", cri.ErrRefused), reason: v1alpha1.ReasonPending},
 		{name: "a pod of another namespace", pod: cri.Pod{Namespace: "kube-system", Name: "web", CgroupsPath: podPath + "/sandbox"}, reason: v1alpha1.ReasonPodNotFound, again: lookSoon},

@@ -66,6 +66,8 @@ func TestReconnect(t *testing.T) {
 	})
 }
 
+// TestDeadline is case-69 and case-90: a runtime that blocks, for an exiting container or in a plugin, is given up for the moment, and
+// the connection is still good.
 func TestDeadline(t *testing.T) {
 	client := connect(t, &fakeRuntime{hang: true}, cri.Options{Timeout: 50 * time.Millisecond})
 	err := client.Update(t.Context(), "c1", valid())

@@ -74,7 +74,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// What a call found does not live on in the next one.
+// TestPodIsNotCached is case-71: what a call found does not live on in the next one.
 func TestPodIsNotCached(t *testing.T) {
 	socket := socketPath(t)
 	fake := func(id string) *fakeRuntime {
@@ -107,6 +107,7 @@ func TestPodIsNotCached(t *testing.T) {
 	})
 }
 
+// TestPodWithoutContainersThatEnd is case-69: those are left out.
 func TestPodWithoutContainersThatEnd(t *testing.T) {
 	fake := &fakeRuntime{
 		sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", 0, ready)},
@@ -129,6 +130,7 @@ func TestPodWithoutContainersThatEnd(t *testing.T) {
 	}
 }
 
+// TestPodInfo is case-74: the cgroup is found without the resources that a runtime may or may not tell.
 func TestPodInfo(t *testing.T) {
 	const spec = `"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-podu.slice:crio:c","resources":{"cpu":{"shares":2,"cpus":"2-3","mems":"1"}}}}`
 	for name, tc := range map[string]struct {

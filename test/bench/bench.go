@@ -24,8 +24,10 @@ func run(ctx context.Context, o options, progress io.Writer) (err error) {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	if _, err := splitReport(o.output); err != nil { // now, not after ten minutes
-		return err
+	for _, m := range []marks{figuresMarks(), lateMarks()} { // now, not after ten minutes
+		if _, err := splitReport(o.output, m); err != nil {
+			return err
+		}
 	}
 	dir, err := os.MkdirTemp("", "podresize-bench-")
 	if err != nil {
@@ -37,11 +39,20 @@ func run(ctx context.Context, o options, progress io.Writer) (err error) {
 	if err := b.cleanUp(ctx); err != nil { // of a run that was killed
 		return err
 	}
-	f, err := b.measure(ctx)
+	if !o.lateOnly {
+		f, err := b.measure(ctx)
+		if err == nil {
+			err = f.write(o.output)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	l, err := b.measureLate(ctx)
 	if err != nil {
 		return err
 	}
-	return f.write(o.output)
+	return l.write(o.output)
 }
 
 // bench is one run.
@@ -65,8 +76,8 @@ func (b *bench) cleanUp(ctx context.Context) error {
 		s.close()
 	}
 	var errs []error
-	for _, release := range releases() {
-		errs = append(errs, cluster.Down(ctx, siteName(release), b.progress))
+	for _, name := range append(releases(), lateRelease) {
+		errs = append(errs, cluster.Down(ctx, siteName(name), b.progress))
 	}
 	return errors.Join(errs...)
 }

@@ -58,14 +58,15 @@ type job struct {
 	sent, proved time.Time
 }
 
-func newController(ctx context.Context, s *site) (*controller, error) {
+func newController(ctx context.Context, s *site, opts resize.InPlaceOptions) (*controller, error) {
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c := &controller{
 		queue: workqueue.NewTypedDelayingQueue[string](), ended: cancel, jobs: map[string]*job{},
 	}
 	nodes, err := c.watch(running, s)
 	if err == nil {
-		c.resizer, err = c.newResizer(s, nodes)
+		opts.Nodes = func(_ context.Context, name string) (*corev1.Node, error) { return nodes.Get(name) }
+		c.resizer, err = c.newResizer(s, opts)
 	}
 	if err != nil {
 		c.stop()
@@ -167,7 +168,7 @@ func shows(pod *corev1.Pod, a amount) bool {
 }
 
 // newResizer is the Adapter, as an embedder with informers makes it.
-func (c *controller) newResizer(s *site, nodes corelisters.NodeLister) (resize.Resizer, error) {
+func (c *controller) newResizer(s *site, opts resize.InPlaceOptions) (resize.Resizer, error) {
 	config, err := s.RESTConfigAs(libraryUser, admins)
 	if err != nil {
 		return nil, err
@@ -185,9 +186,7 @@ func (c *controller) newResizer(s *site, nodes corelisters.NodeLister) (resize.R
 	if err != nil {
 		return nil, err
 	}
-	return resize.NewAdapter(typed, fallback.New(generic, fallback.Options{}), resize.InPlaceOptions{
-		Nodes: func(_ context.Context, name string) (*corev1.Node, error) { return nodes.Get(name) },
-	}), nil
+	return resize.NewAdapter(typed, fallback.New(generic, fallback.Options{}), opts), nil
 }
 
 // clocked adds up how long requests take.

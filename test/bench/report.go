@@ -8,37 +8,50 @@ import (
 	"time"
 )
 
-const (
-	beginMark = "<!-- figures: written by make bench -->\n"
-	endMark   = "<!-- end of figures -->\n"
-)
+// marks surround what is written into the file.
+type marks struct{ begin, end string }
 
-// splitReport gives what surrounds the figures in the file.
-func splitReport(path string) ([2]string, error) {
+func figuresMarks() marks {
+	return marks{"<!-- figures: written by make bench -->\n", "<!-- end of figures -->\n"}
+}
+
+func lateMarks() marks {
+	return marks{"<!-- late: written by make bench -->\n", "<!-- end of late -->\n"}
+}
+
+// splitReport gives what surrounds the marks in the file.
+func splitReport(path string, m marks) ([2]string, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return [2]string{}, fmt.Errorf("reading the report: %w", err)
 	}
-	head, rest, begins := strings.Cut(string(text), beginMark)
-	_, tail, ends := strings.Cut(rest, endMark)
+	head, rest, begins := strings.Cut(string(text), m.begin)
+	_, tail, ends := strings.Cut(rest, m.end)
 	if !begins || !ends {
-		return [2]string{}, fmt.Errorf("the report %q lacks the lines %q and %q, between which the figures go", path, strings.TrimSpace(beginMark), strings.TrimSpace(endMark))
+		return [2]string{}, fmt.Errorf("the report %q lacks the lines %q and %q, between which the figures go", path, strings.TrimSpace(m.begin), strings.TrimSpace(m.end))
 	}
 	return [2]string{head, tail}, nil
 }
 
 // write replaces the figures in the file.
 func (f *figures) write(path string) error {
-	around, err := splitReport(path)
+	return replace(path, figuresMarks(), func(b *bytes.Buffer) {
+		f.setting.report(b)
+		f.reportLatencies(b)
+		f.reportGoals(b)
+	})
+}
+
+// replace writes what is between the marks anew.
+func replace(path string, m marks, write func(*bytes.Buffer)) error {
+	around, err := splitReport(path, m)
 	if err != nil {
 		return err
 	}
 	var b bytes.Buffer
-	b.WriteString(around[0] + beginMark + "\n")
-	f.setting.report(&b)
-	f.reportLatencies(&b)
-	f.reportGoals(&b)
-	b.WriteString("\n" + endMark + around[1])
+	b.WriteString(around[0] + m.begin + "\n")
+	write(&b)
+	b.WriteString("\n" + m.end + around[1])
 	if err := os.WriteFile(path, b.Bytes(), 0o644); err != nil {
 		return fmt.Errorf("writing the report: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
+	clusters "github.com/podresize/podresize/test/setting"
 )
 
 const (
@@ -32,19 +33,21 @@ type site struct {
 	controller *controller
 }
 
-func siteName(release string) string { return "bench-" + strings.ReplaceAll(release, ".", "-") }
+func siteName(name string) string {
+	return "bench-" + strings.NewReplacer(".", "-", ":", "-").Replace(name)
+}
 
-func (b *bench) openSite(ctx context.Context, release string) (*site, error) {
-	version, err := cluster.ParseVersion(release)
+// openSite starts a cluster, which is named as package setting does.
+func (b *bench) openSite(ctx context.Context, name string) (*site, error) {
+	parsed, err := clusters.Parse(name)
 	if err != nil {
 		return nil, err
 	}
-	s := &site{release: version.String(), inPlace: !version.Before(33)} // the gate is on by default from there on
-	s.Cluster, err = cluster.Start(ctx, cluster.Config{
-		Name: siteName(release), Kubernetes: release, Progress: b.progress,
-		Nodes: []cluster.Node{{Name: "n1", Kubelet: map[string]any{"maxPods": maxPods + spareMaxPod}}},
-	})
-	if err != nil {
+	config := parsed.Config
+	config.Name, config.Progress = siteName(name), b.progress
+	config.Nodes = []cluster.Node{{Name: "n1", Kubelet: map[string]any{"maxPods": maxPods + spareMaxPod}}}
+	s := &site{release: config.Kubernetes, inPlace: parsed.Nodes[0].Path == resize.PathInPlace}
+	if s.Cluster, err = cluster.Start(ctx, config); err != nil {
 		return nil, err
 	}
 	if !s.inPlace {
@@ -53,7 +56,7 @@ func (b *bench) openSite(ctx context.Context, release string) (*site, error) {
 			return nil, err
 		}
 	}
-	s.controller, err = newController(ctx, s)
+	s.controller, err = newController(ctx, s, resize.InPlaceOptions{})
 	return s, err
 }
 

@@ -36,14 +36,10 @@ type way struct {
 func low() amount  { return amount{100, 200} }
 func high() amount { return amount{200, 400} }
 
-// openWay runs the pod, and resizes it once up and down, so that what is only needed once does not count.
+// openWay makes a way, and resizes its pod once up and down, so that what is only needed once does not count.
 func openWay(ctx context.Context, s *site, name string, r resizer) (*way, error) {
-	w := &way{name: name, site: s, resizer: r}
-	var err error
-	if w.pod, err = s.RunPod(ctx, newPod(name, low())); err != nil {
-		return nil, err
-	}
-	if w.files, err = s.quotaFiles(ctx, w.pod); err != nil {
+	w, err := newWay(ctx, s, name, r)
+	if err != nil {
 		return nil, err
 	}
 	for i := range 2 {
@@ -54,6 +50,20 @@ func openWay(ctx context.Context, s *site, name string, r resizer) (*way, error)
 	w.toKernel, w.toDone = nil, nil
 	if l, ok := r.(*library); ok {
 		l.overhead = nil
+	}
+	w.before, err = s.requestsOf(ctx, r.user())
+	return w, err
+}
+
+// newWay runs the pod.
+func newWay(ctx context.Context, s *site, name string, r resizer) (*way, error) {
+	w := &way{name: name, site: s, resizer: r}
+	var err error
+	if w.pod, err = s.RunPod(ctx, newPod(name, low())); err != nil {
+		return nil, err
+	}
+	if w.files, err = s.quotaFiles(ctx, w.pod); err != nil {
+		return nil, err
 	}
 	w.before, err = s.requestsOf(ctx, r.user())
 	return w, err

@@ -7,6 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/podresize/podresize/resize"
 )
 
 // testBadInput: what cannot be done is refused with the same reason and exit code on every path.
@@ -19,7 +21,7 @@ func (e *env) testBadInput(t *testing.T) {
 	}
 	e.refuseAll(t, pods, badInput())
 	t.Run("unreachable", e.testUnreachable)
-	if e.minor >= 33 {
+	if e.path == resize.PathInPlace {
 		t.Run("restart not allowed", e.testRestartNotAllowed)
 	}
 }

@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,23 +15,25 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/resizetest"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
-// TestConformance runs the suite of resize/resizetest on a cluster of every release, by the path that it offers, with the rights of
-// a caller. What counts are the cgroup files.
+// TestConformance runs the suite of resize/resizetest on every cluster, on each of its nodes by the path that the node offers, with the
+// rights of a caller. What counts are the cgroup files.
 func TestConformance(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a cluster needs root: for cgroups, mounts and network")
 	}
-	for _, version := range versions() {
-		t.Run(version, func(t *testing.T) {
+	for _, s := range settings(t) {
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e := start(t, version, "")
-			if e.path == resize.PathCRI {
+			e := start(t, s, "")
+			if slices.ContainsFunc(s.Nodes, func(n setting.Node) bool { return n.Path == resize.PathCRI }) {
 				e.deploy(t)
 			}
-			resizetest.Run(t, e.conformance())
-			e.checkPath(t)
+			for _, node := range s.Nodes {
+				t.Run(strings.TrimPrefix(node.Name+":", ":")+string(node.Path), e.on(node).testConformance)
+			}
 		})
 	}
 }
@@ -59,19 +62,27 @@ func (e *env) conformance() resizetest.Env {
 				t.Fatal(err)
 			}
 		},
-		KeepsMemoryLimit: e.minor == keepsMemoryLimit,
+		KeepsMemoryLimit: e.minor == keepsMemoryLimit && e.path == resize.PathInPlace,
 	}
 }
 
-// checkPath insists that it was the path to test: in place pods are patched, and by the CRI path they never are.
-func (e *env) checkPath(t *testing.T) {
+// testConformance runs the suite.
+func (e *env) testConformance(t *testing.T) {
+	before := len(e.changes(t, resizerUser))
+	resizetest.Run(t, e.conformance())
+	e.checkPath(t, before)
+}
+
+// checkPath insists that it was the path to test, after so many requests: in place pods are patched, and by the CRI path they never
+// are.
+func (e *env) checkPath(t *testing.T, after int) {
 	t.Helper()
 	counts := map[resize.Path]int{}
-	for _, request := range e.changes(t, resizerUser) {
-		if strings.HasPrefix(request, "patch pods") {
-			counts[resize.PathInPlace]++
-		} else {
+	for _, request := range e.changes(t, resizerUser)[after:] {
+		if strings.Contains(request, " criresizes ") {
 			counts[resize.PathCRI]++
+		} else {
+			counts[resize.PathInPlace]++
 		}
 	}
 	if len(counts) != 1 || counts[e.path] == 0 {
@@ -86,7 +97,7 @@ func (k *kernelReader) read(t *testing.T, e *env, pod *corev1.Pod) map[string]re
 	t.Helper()
 	held := map[string]resize.Kernel{}
 	for _, name := range append([]string{""}, containerNames(pod)...) {
-		c, err := cluster.ReadCgroup(k.dir(t, e, pod, name))
+		c, err := e.ReadCgroup(t.Context(), pod.Spec.NodeName, k.dir(t, e, pod, name))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -3,17 +3,19 @@
 package e2e_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // keepsMemoryLimit is the minor release of API servers that take no decrease of a memory limit (k/k#133012), so that questions which
@@ -26,10 +28,13 @@ func TestKubernetes(t *testing.T) {
 		t.Fatal("a cluster needs root: for cgroups, mounts and network")
 	}
 	podresize := buildCommand(t)
-	for _, version := range versions() {
-		t.Run(version, func(t *testing.T) {
+	for _, s := range settings(t) {
+		if s.IsMixed() {
+			continue // TestMixed…
+		}
+		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
-			e := start(t, version, podresize)
+			e := start(t, s, podresize)
 			// Without our API type and agent, in this order: the second one brings the type.
 			t.Run("NothingInstalled", e.testNothingInstalled)
 			t.Run("NoAgent", e.testNoAgent)
@@ -45,21 +50,39 @@ func TestKubernetes(t *testing.T) {
 			t.Run("Rights", e.testRights)
 			t.Run("CLI", e.testCLI)
 			t.Run("PodReplaced", e.testPodReplaced)
+			if e.path == resize.PathCRI {
+				t.Run("Faults", e.testFaults)
+				t.Run("Weights", e.testWeights)
+				t.Run("Quotas", e.testQuotas)
+				t.Run("Rows", e.testRows)
+				t.Run("AgentPod", e.testAgentPod)
+				if os.Getenv("PODRESIZE_NODE") == "vm-systemd" {
+					t.Run("Reload", e.testReload)
+				}
+			}
+			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
 		})
 	}
 }
 
-// versions are the releases to run on.
-func versions() []string {
-	if named := strings.Fields(os.Getenv("PODRESIZE_KUBERNETES")); len(named) > 0 {
-		return named
+// settings are the clusters to run on, as package setting names them, from PODRESIZE_KUBERNETES.
+func settings(t *testing.T) []setting.Setting {
+	t.Helper()
+	all, err := namedSettings()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return []string{"1.26", "1.37"}
+	return all
 }
 
-func clusterName(version string) string { return "e2e-" + strings.ReplaceAll(version, ".", "-") }
+func namedSettings() ([]setting.Setting, error) {
+	return setting.ParseAll(cmp.Or(os.Getenv("PODRESIZE_KUBERNETES"), "1.26 1.37"))
+}
+
+// clusterName lets two people run the suites on one machine.
+func clusterName(name string) string { return os.Getenv("PODRESIZE_CLUSTER_PREFIX") + name }
 
 // keep says that clusters are to be left running, to look into them.
 func keep() bool { return os.Getenv("PODRESIZE_KEEP") != "" }
@@ -92,12 +115,16 @@ func takeDown() {
 	if keep() {
 		return
 	}
-	names := []string{gateCluster()}
-	for _, version := range versions() {
-		names = append(names, clusterName(version))
+	all, err := namedSettings()
+	if err != nil {
+		return // nothing was started
+	}
+	names := []string{staticName, gateCluster}
+	for _, s := range all {
+		names = append(names, s.Config.Name)
 	}
 	for _, name := range names {
-		if err := cluster.Down(context.Background(), name, os.Stderr); err != nil {
+		if err := cluster.Down(context.Background(), clusterName(name), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

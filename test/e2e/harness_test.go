@@ -3,11 +3,11 @@
 package e2e_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -34,6 +34,7 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 const (
@@ -52,43 +53,34 @@ const (
 // env is one cluster, with what the suites need on it.
 type env struct {
 	*cluster.Cluster
-	minor int
-	// path is the one that the Adapter must take on this release.
+	minor int // of the API server
+	// path is the one that the Adapter must take there.
 	path resize.Path
 	// objects is the admin's client, for CRIResizes.
 	objects client.Client
 	// pods are those of namespace as an informer has them, a little late.
 	pods corev1listers.PodNamespaceLister
+	// node is the one that pods are to run on; empty: any.
+	node string
 	// podresize is the path of the command.
 	podresize string
 }
 
-const (
-	// inPlaceSince is the first minor release on which pods are resized in place here.
-	inPlaceSince = 32
-	// gateOnSince is the first one that needs no gate for it.
-	gateOnSince = 33
-)
-
-// start brings a fresh cluster up, with the roles of a caller on it and the gate on where that offers the in-place path, and sees
-// to its end.
-func start(t *testing.T, version, podresize string) *env {
+// start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
+func start(t *testing.T, s setting.Setting, podresize string) *env {
 	t.Helper()
-	parsed, err := cluster.ParseVersion(version)
+	vm, err := cluster.ParseVM(os.Getenv("PODRESIZE_NODE"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := cluster.Config{Name: clusterName(version), Kubernetes: version}
-	path := resize.PathCRI
-	if parsed.Minor >= inPlaceSince {
-		path = resize.PathInPlace
-	}
-	if path == resize.PathInPlace && parsed.Minor < gateOnSince {
-		config.Gates = map[string]bool{"InPlacePodVerticalScaling": true}
+	config := s.Config
+	config.Name = clusterName(s.Config.Name)
+	if vm != "" {
+		config.Nodes = []cluster.Node{{Name: "n1", VM: vm}}
 	}
 	e := startWith(t, config)
-	e.minor, e.path, e.podresize = parsed.Minor, path, podresize
-	return e
+	e.minor, e.podresize = s.Minor, podresize
+	return e.on(s.Nodes[0])
 }
 
 // startWith does so with any configuration.
@@ -116,6 +108,24 @@ func startWith(t *testing.T, config cluster.Config) *env {
 	return e
 }
 
+// on is the cluster as pods of that node see it.
+func (e *env) on(node setting.Node) *env {
+	here := *e
+	here.node, here.path = node.Name, node.Path
+	return &here
+}
+
+// patched is a successful patch that resizes a pod in place here, as audit tells it.
+func (e *env) patched() string { return "patch " + e.resource() + " 200" }
+
+// resource is what is patched for that.
+func (e *env) resource() string {
+	if e.minor < setting.SubresourceSince {
+		return "pods"
+	}
+	return "pods/resize"
+}
+
 func (e *env) watchPods(t *testing.T) {
 	t.Helper()
 	factory := informers.NewSharedInformerFactoryWithOptions(e.Client(), 0, informers.WithNamespace(namespace))
@@ -141,11 +151,16 @@ func (e *env) deploy(t *testing.T) {
 	if err := e.WaitDaemonSet(t.Context(), v1alpha1.AgentNamespace, "podresize-agent"); err != nil {
 		t.Fatal(err)
 	}
-	lease := types.NamespacedName{Namespace: v1alpha1.AgentNamespace, Name: v1alpha1.AgentLeaseName("n1")}
-	eventually(t, "the agent renews its Lease", func() error {
-		_, err := e.Client().CoordinationV1().Leases(lease.Namespace).Get(t.Context(), lease.Name, metav1.GetOptions{})
-		return err
-	})
+	nodes, err := e.Client().CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range nodes.Items {
+		eventually(t, "the agent renews its Lease", func() error {
+			_, err := e.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace).Get(t.Context(), v1alpha1.AgentLeaseName(node.Name), metav1.GetOptions{})
+			return err
+		})
+	}
 }
 
 // bindResizer gives the group the roles of a caller, as their manifest says that they are to be bound.
@@ -159,9 +174,11 @@ func (e *env) bindResizer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer")}
-	if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer", "podresize-resizer-old"} {
+		binding := &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().RoleBindings(namespace).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	agents := &rbacv1.RoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects,
@@ -170,12 +187,16 @@ func (e *env) bindResizer(t *testing.T) {
 	if _, err := e.Client().RbacV1().RoleBindings(v1alpha1.AgentNamespace).Create(t.Context(), agents, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	nodes := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer-nodes")}
-	if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), nodes, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer-nodes", "podresize-resizer-room"} {
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
 }
 
@@ -245,6 +266,9 @@ func (e *env) newResizer(t *testing.T) resize.Resizer {
 func (e *env) run(t *testing.T, pod *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	pod.Namespace = namespace
+	if e.node != "" {
+		pod.Spec.NodeName = e.node
+	}
 	running, err := e.RunPod(t.Context(), pod)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -342,7 +366,8 @@ func (e *env) criResize(t *testing.T, pod *corev1.Pod) *v1alpha1.CRIResize {
 	return object
 }
 
-// audit are the requests that keep wants, as "verb resource/subresource code", in their order.
+// audit are the requests that keep wants, as "verb resource/subresource code", in their order; of patches that only touch a pod the
+// verb is "touch", of dry runs it is "try".
 func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 	t.Helper()
 	events, err := e.Audit(t.Context(), keep)
@@ -355,9 +380,21 @@ func (e *env) audit(t *testing.T, keep func(cluster.AuditEvent) bool) []string {
 		if a.ObjectRef.Subresource != "" {
 			what += "/" + a.ObjectRef.Subresource
 		}
-		out = append(out, fmt.Sprintf("%s %s %d", a.Verb, what, a.ResponseStatus.Code))
+		verb := a.Verb
+		switch {
+		case touches(a):
+			verb = "touch"
+		case a.DryRun():
+			verb = "try"
+		}
+		out = append(out, fmt.Sprintf("%s %s %d", verb, what, a.ResponseStatus.Code))
 	}
 	return out
+}
+
+// touches says that a request does nothing but set the annotation that makes a kubelet look at its pod.
+func touches(a cluster.AuditEvent) bool {
+	return a.Verb == "patch" && bytes.Contains(a.RequestObject, []byte(resize.TouchedAnnotation)) && !bytes.Contains(a.RequestObject, []byte("spec"))
 }
 
 // onPod are all requests of the Resizers on a pod, reads too.
@@ -384,7 +421,9 @@ func (e *env) changesOf(t *testing.T, pod *corev1.Pod) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool { return a.Verb == "create" && a.ObjectRef.Subresource == "" }))
+	return len(slices.DeleteFunc(events, func(a cluster.AuditEvent) bool {
+		return a.Verb == "create" && a.ObjectRef.Subresource == "" || touches(a)
+	}))
 }
 
 // equal compares with a diff.
@@ -469,21 +508,4 @@ func (e *env) agentLog(ctx context.Context) string {
 		fmt.Fprintf(&b, "%s (error: %v)\n%s\n", pod.Name, err, log)
 	}
 	return b.String()
-}
-
-// processes are the ids of the processes in a container, as the machine sees them.
-func (e *env) processes(t *testing.T, pod *corev1.Pod, container string) []string {
-	t.Helper()
-	path, err := e.CgroupPath(t.Context(), pod, container)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, mount := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} { // v1, v2
-		data, err := os.ReadFile(filepath.Join(mount, path, "cgroup.procs"))
-		if err == nil {
-			return strings.Fields(string(data))
-		}
-	}
-	t.Fatalf("container %q has no cgroup %q", container, path)
-	return nil
 }

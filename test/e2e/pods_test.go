@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
 )
@@ -73,6 +74,22 @@ const (
 // figures are what cgroup files hold: cpu.shares, cpu.cfs_quota_us in 100 ms, memory.limit_in_bytes.
 type figures struct{ Shares, Quota, Memory int64 }
 
+// figuresOf has on cgroup v2 the negative of cpu.weight for Shares.
+func figuresOf(c cluster.Cgroup) figures {
+	return figures{Shares: c.CPUShares - c.CPUWeight, Quota: c.CPUQuota, Memory: c.MemoryLimit}
+}
+
+// Equal takes a weight for equal to the shares that it stands for, by either formula.
+func (f figures) Equal(other figures) bool {
+	if f.Shares < 0 {
+		f, other = other, f
+	}
+	if f.Shares > 0 && other.Shares < 0 && cgroup.WeightHolds(uint64(f.Shares), uint64(-other.Shares)) {
+		other.Shares = f.Shares
+	}
+	return f == other
+}
+
 // kernel is what the cgroups of a pod ("") and of its containers hold.
 type kernel map[string]figures
 
@@ -95,7 +112,7 @@ func (e *env) readOne(t *testing.T, pod *corev1.Pod, container string) figures {
 	if c.CPUPeriod != 100_000 {
 		t.Errorf("%q has CPU period %d", container, c.CPUPeriod)
 	}
-	return figures{Shares: c.CPUShares, Quota: c.CPUQuota, Memory: c.MemoryLimit}
+	return figuresOf(c)
 }
 
 // runs are the ids and restart counts of a pod's containers: what a resize must not change.

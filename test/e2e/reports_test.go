@@ -3,12 +3,14 @@
 package e2e_test
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -16,16 +18,27 @@ import (
 
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // testReports plays what users of other tools have run into, where it takes a real cluster to see it. Each case carries the number
 // of its report.
 func (e *env) testReports(t *testing.T) {
 	t.Run("case-25", e.testWithoutEvents)
+	if e.path == resize.PathCRI && e.minor >= setting.HasGateSince {
+		t.Run("case-16", e.testGateOff)
+	}
 	if e.path != resize.PathInPlace {
 		return // the others are about what an API server or a kubelet does with a resize in place
 	}
-	t.Run("case-36", e.testLimitRange)
+	if e.minor >= setting.SubresourceSince { // no LimitRange is asked before
+		t.Run("case-36", e.testLimitRange)
+	} else {
+		t.Run("case-34", e.testLimitsAdded)
+		t.Run("case-42", e.testRounding)
+		t.Run("case-46", e.testMemoryRequest)
+		t.Run("case-47", e.testUntouched)
+	}
 	t.Run("case-37", e.testQuota)
 	t.Run("case-40", e.testNothingElseIsPatched)
 	if e.minor != keepsMemoryLimit {
@@ -57,7 +70,7 @@ func (e *env) testLimitRange(t *testing.T) {
 	eventually(t, "the LimitRange is in force", func() error {
 		_, err := e.Client().CoreV1().Pods(namespace).Create(t.Context(), tooMuch, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if !apierrors.IsForbidden(err) {
-			return fmt.Errorf("creating a pod above it ended with %w", cmp.Or(err, errors.New("success")))
+			return fmt.Errorf("creating a pod above it was not forbidden: %w", errors.Join(err, errors.New("it should be")))
 		}
 		return nil
 	})
@@ -74,22 +87,93 @@ func (e *env) testLimitRange(t *testing.T) {
 	e.settle(t, r, p, asked, nothingToWaitForOr(resize.StateInfeasible))
 }
 
+// testGateOff: an API server that takes no resources in a patch of the pod is no failure: the CRI path is taken, and without one
+// (case-19) the answer is that there is none.
+func (e *env) testGateOff(t *testing.T) {
+	p := e.run(t, pod("case-16", container("app", amounts{"100m/200m", "64Mi/128Mi"})))
+	asked := want{"app": {cpu: "800m/1"}}.resources()
+	t.Run("case-19", func(t *testing.T) {
+		r := resize.NewAdapter(newKubernetes(t, e.as(t, resizerUser, resizers)), nil, resize.InPlaceOptions{})
+		res, err := r.Resize(t.Context(), p, asked)
+		if err != nil || res.State != resize.StateRefused || res.Reason != resize.ReasonNoPath || res.Path != resize.PathNone {
+			t.Errorf("%s (%s) by path %q, %v: %s", res.State, res.Reason, res.Path, err, res.Message)
+		}
+	})
+	e.resizeTo(t, e.newResizer(t), p, asked)
+	equal(t, "the kernel", e.read(t, p), kernel{"": {819, 100000, 128 * mi}, "app": {819, 100000, 128 * mi}})
+	equal(t, "changes of the pod", e.changesOf(t, p), 0)
+}
+
+// testLimitsAdded: limits that a container did not have.
+func (e *env) testLimitsAdded(t *testing.T) {
+	p := e.run(t, pod("case-34", container("app", amounts{"100m/200m", "64Mi/128Mi"}), container("free", amounts{"100m/", "32Mi/"})))
+	e.resizeTo(t, e.newResizer(t), p, want{"free": {"/200m", "/64Mi"}}.resources())
+	equal(t, "the kernel", e.read(t, p), kernel{"": {204, 40000, 192 * mi}, "app": {102, 20000, 128 * mi}, "free": {102, 20000, 64 * mi}})
+}
+
+// testRounding: what the kernel cannot hold to the letter is Done all the same, though these kubelets say InProgress for ever
+// (k/k#128769, #128680).
+func (e *env) testRounding(t *testing.T) {
+	p := e.run(t, pod("case-42", container("app", amounts{"100m/200m", "64Mi/128Mi"})))
+	e.resizeTo(t, e.newResizer(t), p, want{"app": {cpu: "1m/5m"}}.resources())
+	equal(t, "the kernel", e.read(t, p), kernel{"": {2, 1000, 128 * mi}, "app": {2, 1000, 128 * mi}})
+}
+
+// testMemoryRequest: the kernel knows no request of memory, so that what the kubelet has reserved is the proof (k/k#125559).
+func (e *env) testMemoryRequest(t *testing.T) {
+	p := e.run(t, pod("case-46", container("app", amounts{"100m/200m", "32Mi/128Mi"})))
+	held := e.read(t, p)
+	res := e.resizeTo(t, e.newResizer(t), p, want{"app": {memory: "64Mi/"}}.resources())
+	if reserved := res.Containers[0].Allocated.Memory().String(); reserved != "64Mi" {
+		t.Errorf("reserved %s", reserved)
+	}
+	equal(t, "the kernel", e.read(t, p), held)
+}
+
+// testUntouched: where the pod is not touched, its status lags more than half a minute behind the kernel, and nothing is said to be
+// Done or to have failed meanwhile (k/k#112264, #123940).
+func (e *env) testUntouched(t *testing.T) {
+	p := e.run(t, pod("case-47", container("app", amounts{"100m/200m", "64Mi/128Mi"})))
+	r := resize.NewInPlace(newKubernetes(t, e.as(t, resizerUser, resizers)), resize.InPlaceOptions{NoTouch: true})
+	asked, held := want{"app": {cpu: "200m/400m"}}.resources(), kernel{"": {204, 40000, 128 * mi}, "app": {204, 40000, 128 * mi}}
+	began := time.Now()
+	e.settle(t, r, p, asked, func(res resize.Result) error {
+		if res.State != resize.StateInProgress && res.Reason != resize.ReasonNotRunning { // the informer is late
+			t.Fatalf("%s (%s) after %s: %s", res.State, res.Reason, time.Since(began), res.Message)
+		}
+		if diff := cmp.Diff(held, e.read(t, p)); diff != "" {
+			return errors.New(diff)
+		}
+		return nil
+	})
+	res, err := r.Resize(t.Context(), e.latest(t, p), asked)
+	if err != nil || res.State != resize.StateInProgress {
+		t.Errorf("%s (%s), %v: %s", res.State, res.Reason, err, res.Message)
+	}
+	for _, request := range e.onPod(t, p) {
+		if strings.HasPrefix(request, "touch") {
+			t.Errorf("it was touched: %s", request)
+		}
+	}
+}
+
 // testQuota: what one pod gives up can be taken by another only when it is given up; until then that is Deferred
 // (enhancements#1883).
 func (e *env) testQuota(t *testing.T) {
-	giver := e.run(t, pod("case-37-giver", container("app", amounts{"300m/", "32Mi/"})))
-	taker := e.run(t, pod("case-37-taker", container("app", amounts{"100m/", "32Mi/"})))
+	giver := e.run(t, pod("case-37-giver", container("app", amounts{"300m/400m", "32Mi/64Mi"})))
+	taker := e.run(t, pod("case-37-taker", container("app", amounts{"100m/400m", "32Mi/64Mi"})))
 	quotas := e.Client().CoreV1().ResourceQuotas(namespace)
 	used := e.requested(t, 2)
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "case-37"}, Spec: corev1.ResourceQuotaSpec{Hard: corev1.ResourceList{corev1.ResourceRequestsCPU: used}}}
 	if _, err := quotas.Create(t.Context(), quota, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	remove := sync.OnceFunc(func() {
 		if err := quotas.Delete(t.Context(), quota.Name, metav1.DeleteOptions{}); err != nil {
 			t.Error(err)
 		}
-	}()
+	})
+	defer remove()
 	eventually(t, "the quota counts", func() error {
 		live, err := quotas.Get(t.Context(), quota.Name, metav1.GetOptions{})
 		if err == nil && len(live.Status.Used) == 0 {
@@ -105,6 +189,9 @@ func (e *env) testQuota(t *testing.T) {
 	equal(t, "state while the quota is full", res.State, resize.StateDeferred)
 	equal(t, "reason", res.Reason, resize.ReasonQuotaExceeded)
 	e.resizeTo(t, r, giver, want{"app": {"100m/", ""}}.resources())
+	if e.minor < setting.SubresourceSince { // what is given up is counted again only every five minutes
+		remove()
+	}
 	e.settle(t, r, taker, more, nothingToWaitForOr(resize.StateDeferred))
 }
 
@@ -135,7 +222,7 @@ func (e *env) testNothingElseIsPatched(t *testing.T) {
 	e.resizeTo(t, e.newResizer(t), p, want{"app": {"150m/", ""}}.resources())
 	var bodies []string
 	if _, err := e.Audit(t.Context(), func(a cluster.AuditEvent) bool {
-		if a.User.Username == resizerUser && a.Verb == "patch" && a.ObjectRef.Name == p.Name {
+		if a.User.Username == resizerUser && a.Mutating() && a.ObjectRef.Name == p.Name && !touches(a) {
 			bodies = append(bodies, string(a.RequestObject))
 		}
 		return false

@@ -4,11 +4,13 @@ package e2e_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/podresize/podresize/resize"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // resizeCase is a pod and what is asked of it, step by step. The figures of every step are written out by the kubelet's
@@ -24,6 +26,8 @@ type resizeCase struct {
 	name string
 	// since is the first minor release that can run the pod; 0: any.
 	since int
+	// never: kubelets of 1.27 to 1.31 would reserve it and not bring it into force, so that it is not asked for in place.
+	never bool
 	pod   *corev1.Pod
 	start kernel
 	steps []resizeStep
@@ -36,6 +40,9 @@ type resizeStep struct {
 	// kept: spec has it already, so that the pod is not written in place either.
 	kept bool
 }
+
+// limitsAdded is the step after which all containers have limits.
+const limitsAdded = "limits added"
 
 func resizeCases() []resizeCase {
 	return []resizeCase{
@@ -88,7 +95,7 @@ func resizeCases() []resizeCase {
 			},
 		},
 		{
-			name: "one container without limits",
+			name: "one container without limits", never: true,
 			pod: pod("no-limits",
 				container("app", amounts{"100m/200m", "64Mi/128Mi"}), container("free", amounts{"100m/", "32Mi/"})),
 			start: kernel{"": {204, unlimited, unlimited}, "app": {102, 20000, 128 * mi}, "free": {102, unlimited, unlimited}},
@@ -96,11 +103,11 @@ func resizeCases() []resizeCase {
 				{name: "its request up", want: want{"free": {"250m/", "64Mi/"}}, held: kernel{"": {358, unlimited, unlimited}, "app": {102, 20000, 128 * mi}, "free": {256, unlimited, unlimited}}},
 				{name: "the other one up", want: want{"app": {"200m/300m", "64Mi/192Mi"}}, held: kernel{"": {460, unlimited, unlimited}, "app": {204, 30000, 192 * mi}, "free": {256, unlimited, unlimited}}},
 				{name: "all down", want: want{"app": {"50m/100m", "32Mi/64Mi"}, "free": {"50m/", "32Mi/"}}, held: kernel{"": {102, unlimited, unlimited}, "app": {51, 10000, 64 * mi}, "free": {51, unlimited, unlimited}}},
-				{name: "limits added", want: want{"free": {"/200m", "/64Mi"}}, held: kernel{"": {102, 30000, 128 * mi}, "app": {51, 10000, 64 * mi}, "free": {51, 20000, 64 * mi}}},
+				{name: limitsAdded, want: want{"free": {"/200m", "/64Mi"}}, held: kernel{"": {102, 30000, 128 * mi}, "app": {51, 10000, 64 * mi}, "free": {51, 20000, 64 * mi}}},
 			},
 		},
 		{
-			name:  "requests alone",
+			name: "requests alone", never: true,
 			pod:   pod("requests-alone", container("app", amounts{"100m/", "32Mi/"})),
 			start: kernel{"": {102, unlimited, unlimited}, "app": {102, unlimited, unlimited}},
 			steps: []resizeStep{
@@ -133,7 +140,7 @@ func resizeCases() []resizeCase {
 			},
 		},
 		{
-			name:  "an init container without limits",
+			name: "an init container without limits", never: true,
 			pod:   with(pod("free-init", container("app", amounts{"100m/200m", "64Mi/128Mi"})), container("setup", amounts{}, "exit", "0", "0s")),
 			start: kernel{"": {102, unlimited, unlimited}, "app": {102, 20000, 128 * mi}},
 			steps: []resizeStep{
@@ -178,6 +185,10 @@ func (e *env) testResize(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			r, pod := e.newResizer(t), e.run(t, c.pod)
 			equal(t, "the kernel before any resize", e.read(t, pod), c.start)
+			if c.never && e.path == resize.PathInPlace && e.minor < setting.SubresourceSince {
+				e.neverActuated(t, r, pod, c)
+				return
+			}
 			before := runsOf(pod)
 			for _, step := range c.steps {
 				res := e.resizeTo(t, r, pod, step.want.resources())
@@ -190,6 +201,22 @@ func (e *env) testResize(t *testing.T) {
 	}
 }
 
+// neverActuated: every step is Infeasible beforehand, which names the container without a limit, and leaves everything as it is.
+func (e *env) neverActuated(t *testing.T, r resize.Resizer, pod *corev1.Pod, c resizeCase) {
+	t.Helper()
+	for _, step := range c.steps {
+		if step.name == limitsAdded {
+			continue // then all have one
+		}
+		res, err := r.Resize(t.Context(), pod, step.want.resources())
+		if err != nil || res.State != resize.StateInfeasible || res.Reason != resize.ReasonUnsupportedContainer || !strings.Contains(res.Message, "no limits") {
+			t.Errorf("%s: %s (%s), %v: %s", step.name, res.State, res.Reason, err, res.Message)
+		}
+	}
+	equal(t, "the kernel after all", e.read(t, pod), c.start)
+	equal(t, "requests of the library on the pod", e.onPod(t, pod), []string(nil))
+}
+
 // checkRequests: in place, one patch for each step, and no read. As every step that is not kept needs one, it is enough to count
 // them in the end. On the CRI path the pod is never written, and looked at once at most before each write of its CRIResize.
 func (e *env) checkRequests(t *testing.T, pod *corev1.Pod, steps []resizeStep) {
@@ -197,10 +224,13 @@ func (e *env) checkRequests(t *testing.T, pod *corev1.Pod, steps []resizeStep) {
 	var patches []string
 	for _, step := range steps {
 		if e.path == resize.PathInPlace && !step.kept {
-			patches = append(patches, "patch pods/resize 200")
+			patches = append(patches, e.patched())
 		}
 	}
 	asked := e.onPod(t, pod)
+	if e.path == resize.PathInPlace && e.minor < setting.SubresourceSince {
+		asked = withoutHelp(t, asked, len(steps))
+	}
 	if e.path == resize.PathCRI {
 		looks := len(asked)
 		asked = slices.DeleteFunc(asked, func(request string) bool { return request == "get pods 200" })
@@ -214,6 +244,27 @@ func (e *env) checkRequests(t *testing.T, pod *corev1.Pod, steps []resizeStep) {
 	}
 }
 
+// withoutHelp takes out what is asked of API servers and kubelets of 1.27 to 1.31 beside the patches: a dry run for each Resizer
+// that knows nothing, and touches.
+func withoutHelp(t *testing.T, asked []string, steps int) []string {
+	t.Helper()
+	const touch, try = "touch pods 200", "try pods 200"
+	var tried, touched int
+	asked = slices.DeleteFunc(asked, func(request string) bool {
+		switch request {
+		case touch:
+			touched++
+		case try:
+			tried++
+		}
+		return request == touch || request == try
+	})
+	if tried > 2 || touched > 5*steps {
+		t.Errorf("the pod was tried %d times and touched %d times in %d steps", tried, touched, steps)
+	}
+	return asked
+}
+
 // evidence is what a result says of the kernel.
 func evidence(res resize.Result) kernel {
 	said := kernel{}
@@ -222,6 +273,8 @@ func evidence(res resize.Result) kernel {
 			f := figures{Quota: k.CPUQuotaMicroseconds, Memory: k.MemoryLimitBytes}
 			if k.CPUShares != nil {
 				f.Shares = *k.CPUShares
+			} else if k.CPUWeight != nil {
+				f.Shares = -*k.CPUWeight
 			}
 			said[name] = f
 		}

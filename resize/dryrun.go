@@ -22,44 +22,40 @@ func (r *InPlace) DryRun(ctx context.Context, pod *corev1.Pod, want Resources) (
 		return res, nil
 	}
 	delta := Changes(pod, want)
-	answer, stop, err := r.try(ctx, pod, facts, delta)
+	stop, err := r.try(ctx, pod, facts, delta)
 	switch {
 	case err != nil:
 		return Result{}, err
-	case stop != nil && stop.Reason == ReasonNoPath:
-		return Stopped(PathNone, pod, []Finding{*stop}), nil
 	case stop != nil:
 		return Stopped(PathInPlace, pod, []Finding{*stop}), nil
 	}
-	return tookDryRun(pod, answer, delta, warnings), nil
+	previous := Replaced(pod, delta)
+	return Result{
+		Path: PathInPlace, State: StateInProgress, Reason: ReasonSent, Message: "the API server takes the change",
+		Previous: &previous, Warnings: warnings, Containers: evidence(pod),
+	}, nil
 }
 
-// try sends the change as a dry run, and gives the pod as it would be, or what stands against it.
-func (r *InPlace) try(ctx context.Context, pod *corev1.Pod, facts Server, delta Resources) (*corev1.Pod, *Finding, error) {
+// try sends a change as a dry run, once: finding out where to send it may be that already. The Finding says what stands against it.
+func (r *InPlace) try(ctx context.Context, pod *corev1.Pod, facts Server, delta Resources) (*Finding, error) {
 	patch, err := patchFor(pod, delta)
 	if err != nil {
-		return nil, nil, &Error{Reason: ReasonUnknown, Message: fmt.Sprintf("encoding the patch of pod %q", key(pod)), Err: err}
+		return nil, &Error{Reason: ReasonUnknown, Message: fmt.Sprintf("encoding the patch of pod %q", key(pod)), Err: err}
 	}
+	_, known := r.server.takesInPod()
 	where, stop, err := r.route(ctx, pod, facts, patch)
-	if err != nil || stop != nil {
-		return nil, stop, err
+	if err != nil || stop != nil || where == endpointPod && !known {
+		return stop, err
 	}
 	answer, err := r.patch(ctx, pod, where, patch, metav1.DryRunAll)
 	if err != nil {
-		stop, err = r.refused(ctx, pod, where, err)
-	}
-	return answer, stop, err
-}
-
-func tookDryRun(pod, answer *corev1.Pod, delta Resources, warnings []string) Result {
-	previous := Replaced(pod, delta)
-	res := Result{
-		Path: PathInPlace, State: StateInProgress, Reason: ReasonSent, Message: "the API server takes the change",
-		Previous: &previous, Warnings: warnings, Containers: evidence(pod),
+		return r.refused(ctx, pod, where, err)
 	}
 	if left := Changes(answer, delta); len(left.Containers) > 0 {
-		res.State, res.Reason = StateInfeasible, ReasonNotTaken
-		res.Message = fmt.Sprintf("the API server answers OK but does not take the values of container %q", sortedKeys(left.Containers)[0])
+		return &Finding{
+			State: StateInfeasible, Reason: ReasonNotTaken,
+			Message: fmt.Sprintf("the API server answers OK but does not take the values of container %q", sortedKeys(left.Containers)[0]),
+		}, nil
 	}
-	return res
+	return nil, nil
 }

@@ -364,3 +364,22 @@ func TestRequestsGate(t *testing.T) {
 		t.Error("still enforced")
 	}
 }
+
+// TestGateObservesPodPatch: on an API server of 1.27 to 1.31 finding out whether it takes the change is the dry run.
+func TestGateObservesPodPatch(t *testing.T) {
+	g := newGated(t, newPod(observed))
+	g.resize, g.inPod = false, true
+	g.gate.is(resize.ModeObserve)
+	for i, cpu := range []string{"150m", "150m", "160m", "160m"} {
+		if res := g.ask(t, cpu, resize.StateRefused, resize.ReasonObserved); res.WouldBe.Reason != resize.ReasonSent {
+			t.Errorf("got %+v", res.WouldBe)
+		}
+		if want := i/2 + 1; g.dryRuns != want || g.count(askPod) > 0 {
+			t.Errorf("%d dry runs, want %d; %q", g.dryRuns, want, g.requests)
+		}
+	}
+	g.refuse = refusal(http.StatusForbidden, metav1.StatusReasonForbidden, `pods "web" is forbidden: exceeded quota: q`, aboutPod())
+	if res := g.ask(t, "170m", resize.StateRefused, resize.ReasonObserved); res.WouldBe.Reason != resize.ReasonQuotaExceeded {
+		t.Errorf("got %+v", res.WouldBe)
+	}
+}

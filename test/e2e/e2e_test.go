@@ -119,7 +119,7 @@ func takeDown() {
 	if err != nil {
 		return // nothing was started
 	}
-	names := []string{staticName, gateName}
+	names := []string{staticName, gateCluster}
 	for _, s := range all {
 		names = append(names, s.Config.Name)
 	}

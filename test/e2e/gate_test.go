@@ -43,7 +43,7 @@ func TestGate(t *testing.T) {
 	}
 	region := func(name string) map[string]string { return map[string]string{corev1.LabelTopologyRegion: name} }
 	e := startWith(t, cluster.Config{
-		Name: clusterName(gateName), Kubernetes: "1.37", // with a node older than Kubernetes supports, so that no third release has to be built
+		Name: clusterName(gateCluster), Kubernetes: "1.37", // with a node older than Kubernetes supports, so that no third release has to be built
 		Nodes: []cluster.Node{
 			{Name: "n1", Labels: region(inPlaceRegion)},
 			{Name: "n2", Labels: region(criRegion), Kubernetes: "1.26"},
@@ -68,7 +68,7 @@ func TestGate(t *testing.T) {
 	t.Run("LeastPrivilege", r.testRolloutPrivilege) // looks back on the others
 }
 
-const gateName = "e2e-gate"
+const gateCluster = "e2e-gate"
 
 // rollout is a small reconciler: the process that resizes pods as far as the gate lets it.
 type rollout struct {

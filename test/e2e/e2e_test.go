@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/podresize/podresize/test/cluster"
 	"github.com/podresize/podresize/test/setting"
 )
 
@@ -23,9 +22,6 @@ const keepsMemoryLimit = 33
 
 // TestKubernetes asks every question on every release: -run TestKubernetes/1.26/Resize is one of them.
 func TestKubernetes(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("a cluster needs root: for cgroups, mounts and network")
-	}
 	podresize := buildCommand(t)
 	for _, s := range settings(t) {
 		if s.IsMixed() {
@@ -110,7 +106,7 @@ func takeDown() {
 		return // nothing was started
 	}
 	for _, s := range all {
-		if err := cluster.Down(context.Background(), clusterName(s), os.Stderr); err != nil {
+		if err := takeDownCluster(context.Background(), clusterName(s), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

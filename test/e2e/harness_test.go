@@ -7,8 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -53,7 +51,9 @@ const (
 
 // env is one cluster, with what the suites need on it.
 type env struct {
-	*cluster.Cluster
+	*cluster.API
+	provider
+
 	minor int // of the API server
 	// path is the one that the Adapter must take there.
 	path resize.Path
@@ -81,13 +81,7 @@ func start(t *testing.T, s setting.Setting, podresize string) *env {
 func startWith(t *testing.T, config cluster.Config) *env {
 	t.Helper()
 	config.Progress = t.Output()
-	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	api, c := startCluster(t, config)
 	t.Cleanup(func() {
 		if keep() {
 			t.Logf("cluster %q is kept: export KUBECONFIG=%s", config.Name, c.Kubeconfig())
@@ -95,7 +89,7 @@ func startWith(t *testing.T, config cluster.Config) *env {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
+	e := &env{API: api, provider: c, objects: newClient(t, api.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
@@ -105,7 +99,7 @@ func startWith(t *testing.T, config cluster.Config) *env {
 // on is the cluster as pods of that node see it.
 func (e *env) on(node setting.Node) *env {
 	here := *e
-	here.node, here.path = node.Name, node.Path
+	here.node, here.path = e.NodeName(node.Name), node.Path
 	return &here
 }
 
@@ -499,21 +493,4 @@ func (e *env) agentLog(ctx context.Context) string {
 		fmt.Fprintf(&b, "%s (error: %v)\n%s\n", pod.Name, err, log)
 	}
 	return b.String()
-}
-
-// processes are the ids of the processes in a container, as the machine sees them.
-func (e *env) processes(t *testing.T, pod *corev1.Pod, container string) []string {
-	t.Helper()
-	path, err := e.CgroupPath(t.Context(), pod, container)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, mount := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} { // v1, v2
-		data, err := os.ReadFile(filepath.Join(mount, path, "cgroup.procs"))
-		if err == nil {
-			return strings.Fields(string(data))
-		}
-	}
-	t.Fatalf("container %q has no cgroup %q", container, path)
-	return nil
 }

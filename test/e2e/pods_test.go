@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
 )
@@ -70,8 +71,27 @@ const (
 	unlimited = -1
 )
 
-// figures are what cgroup files hold: cpu.shares, cpu.cfs_quota_us in 100 ms, memory.limit_in_bytes.
-type figures struct{ Shares, Quota, Memory int64 }
+// figures are what cgroup files hold, by their names of v1: cpu.shares, cpu.cfs_quota_us in 100 ms, memory.limit_in_bytes.
+type figures struct {
+	Shares        shares
+	Quota, Memory int64
+}
+
+// shares are cpu.shares; for a cgroup of v2, which has no shares, its cpu.weight below zero.
+type shares int64
+
+// Equal says whether one is the other, or what a runtime or kubelet makes of it.
+func (s shares) Equal(other shares) bool {
+	low, high := min(s, other), max(s, other)
+	if low < 0 && high > 0 {
+		return cgroup.WeightHolds(uint64(high), uint64(-low))
+	}
+	return s == other
+}
+
+func figuresOf(c cluster.Cgroup) figures {
+	return figures{Shares: shares(c.CPUShares - c.CPUWeight), Quota: c.CPUQuota, Memory: c.MemoryLimit}
+}
 
 // kernel is what the cgroups of a pod ("") and of its containers hold.
 type kernel map[string]figures
@@ -95,7 +115,7 @@ func (e *env) readOne(t *testing.T, pod *corev1.Pod, container string) figures {
 	if c.CPUPeriod != 100_000 {
 		t.Errorf("%q has CPU period %d", container, c.CPUPeriod)
 	}
-	return figures{Shares: c.CPUShares, Quota: c.CPUQuota, Memory: c.MemoryLimit}
+	return figuresOf(c)
 }
 
 // runs are the ids and restart counts of a pod's containers: what a resize must not change.

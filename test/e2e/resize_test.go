@@ -272,7 +272,10 @@ func evidence(res resize.Result) kernel {
 		if k != nil {
 			f := figures{Quota: k.CPUQuotaMicroseconds, Memory: k.MemoryLimitBytes}
 			if k.CPUShares != nil {
-				f.Shares = *k.CPUShares
+				f.Shares = shares(*k.CPUShares)
+			}
+			if k.CPUWeight != nil {
+				f.Shares = shares(-*k.CPUWeight)
 			}
 			said[name] = f
 		}

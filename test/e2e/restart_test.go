@@ -4,9 +4,7 @@ package e2e_test
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,13 +80,7 @@ func (e *env) testContainerRestart(t *testing.T) {
 // kill ends every process of a container.
 func (e *env) kill(t *testing.T, pod *corev1.Pod, container string) {
 	t.Helper()
-	for _, text := range e.processes(t, pod, container) {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
+	if err := e.KillContainer(t.Context(), pod, container); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -13,9 +13,10 @@ PROVIDER ?= bed ## who runs the clusters of e2e: bed, without Docker, or kind
 GATE ?= ## the gate of in-place resize in kind-up: on or off; empty: as the last version of KUBERNETES has it
 MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
+NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
 CLUSTER ?= dev ## name of the cluster of cluster-up, cluster-down, kind-up and kind-down; in cluster-down, CLUSTER= is every one
-ARGS ?= ## more arguments for go test in unit, unit-latest and e2e, e.g. ARGS='-run TestSet'
+ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
 
 BIN := bin
 CONTROLLER_GEN := $(BIN)/controller-gen
@@ -40,7 +41,7 @@ demo: ## resize a pod on the newest Kubernetes (in place) and on 1.26 (CRI), wit
 	@cd test && go run ./demo
 
 .PHONY: test
-test: unit e2e ## all tests
+test: unit figures e2e ## all tests
 
 .PHONY: unit
 unit: cgo ## tests that need no cluster, with the race detector
@@ -52,9 +53,15 @@ unit-latest: ## build and test against the newest Kubernetes libraries (go.lates
 	go build -modfile=go.latest.mod ./...
 	go test -modfile=go.latest.mod -vet=off $(ARGS) ./...
 
+.PHONY: figures
+figures: ## compare the CRI path's figures with those of the kubelet's own functions, 1.37 and 1.26, for random pods
+	@echo 'compiling parts of both kubelets; the first time this takes minutes'
+	$(call go-test-e2e,.,./fallback/figures)
+
 .PHONY: e2e
 e2e: export PODRESIZE_KUBERNETES := $(strip $(KUBERNETES))
 e2e: export PODRESIZE_PROVIDER := $(strip $(PROVIDER))
+e2e: export PODRESIZE_NODE := $(strip $(NODE))
 e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fails
 	$(if $(filter kind,$(PROVIDER)),,$(call go-test-e2e,.,./fallback/cgroup))
 	$(call go-test-e2e,test,$(if $(filter kind,$(PROVIDER)),,./cluster/...) ./e2e/...)
@@ -68,7 +75,7 @@ e2e-matrix: ## the suites of e2e on every version, gate on and off, and mixed; w
 define go-test-e2e
 	@mkdir -p $(BIN)
 	cd $(1) && go build -tags e2e ./...
-	cd $(1) && go test -tags e2e -p 1 -count=1 -v -vet=off -timeout 40m $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
+	cd $(1) && go test -tags e2e -p 1 $(if $(strip $(NODE)),-parallel 1) -count=1 -v -vet=off -timeout $(if $(strip $(NODE)),3h,40m) $(ARGS) $(2) 2>&1 | tee $(CURDIR)/$(BIN)/e2e.log
 	@awk -v args="$(ARGS)" '/--- PASS: / { passed++ } \
 		sub(/.*--- SKIP: /, "") { print "FAIL: skipped " $$0; skipped++ } \
 		END { if (!passed && !args) { print "FAIL: no test ran"; exit 1 }; exit skipped > 0 }' $(BIN)/e2e.log
@@ -82,11 +89,13 @@ bench: ## measure on real clusters, beside kubectl, and write the figures into d
 lint: $(GOLANGCI_LINT) ## golangci-lint over all modules
 	$(GOLANGCI_LINT) run
 	cd test && ../$(GOLANGCI_LINT) run
+	cd test/kubelet && ../../$(GOLANGCI_LINT) run
 
 .PHONY: fmt
 fmt: $(GOLANGCI_LINT) ## format the sources
 	$(GOLANGCI_LINT) fmt
 	cd test && ../$(GOLANGCI_LINT) fmt
+	cd test/kubelet && ../../$(GOLANGCI_LINT) fmt
 
 # Deep copies into directory $(1), CRDs into directory $(2).
 generate-into = $(CONTROLLER_GEN) paths=./$(API) object output:object:dir=$(1) crd output:crd:dir=$(2)
@@ -126,6 +135,8 @@ define each-mod
 go mod tidy $(1) -go=1.25.0
 	go mod tidy $(1) -modfile=go.latest.mod
 	cd test && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1)
+	cd test/kubelet && go mod tidy $(1) -modfile=go.old.mod
 	cd tools && go mod tidy $(1)
 endef
 

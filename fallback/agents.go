@@ -55,7 +55,7 @@ func (a *agents) alive(ctx context.Context, node string) (sign, error) {
 	case err != nil:
 		return sign{}, failure(fmt.Sprintf("reading Lease %q of the agent on node %q", name, node), leaseRule, err)
 	case lease.Spec.RenewTime == nil:
-		return sign{why: fmt.Sprintf("the podresize-agent of node %q has not yet renewed its Lease %q", node, name)}, nil
+		return sign{why: fmt.Sprintf("the podresize-agent of node %q has ended: nobody holds its Lease %q", node, name)}, nil
 	}
 	if age := a.age(node, lease.Spec.RenewTime.Time); age >= v1alpha1.AgentLeaseDuration {
 		return sign{why: fmt.Sprintf("the podresize-agent of node %q last renewed its Lease %q %s ago", node, name, age.Round(time.Second))}, nil

@@ -24,7 +24,7 @@ func (r *Resizer) Plan(ctx context.Context, pod *corev1.Pod, want resize.Resourc
 	held := effective(pod, object)
 	f := resize.Forecast{Path: resize.PathCRI, Changes: resize.Changes(held, want)}
 	f.Previous = resize.Replaced(held, f.Changes)
-	if f.Findings, err = r.plan(ctx, held, want); err != nil {
+	if f.Findings, f.Warnings, err = r.plan(ctx, held, want); err != nil {
 		return resize.Forecast{}, err
 	}
 	answered, err := r.agents.alive(ctx, pod.Spec.NodeName)

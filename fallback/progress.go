@@ -67,6 +67,10 @@ func standing(reason string) (resize.State, resize.Reason, time.Duration) {
 	switch reason {
 	case v1alpha1.ReasonMemoryInUse:
 		return resize.StateDeferred, resize.ReasonMemoryInUse, pollDeferred
+	case v1alpha1.ReasonContended:
+		return resize.StateDeferred, resize.ReasonContended, pollDeferred
+	case v1alpha1.ReasonSandboxed, v1alpha1.ReasonExclusiveCPUs:
+		return resize.StateInfeasible, resize.ReasonUnsupportedPod, 0
 	case v1alpha1.ReasonNodeDiffers:
 		return resize.StateRefused, resize.ReasonNodeDiffers, pollDeferred
 	case v1alpha1.ReasonNotEnforced:

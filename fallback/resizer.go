@@ -28,8 +28,10 @@ const (
 
 	// writeAttempts bounds how often a write that met another one is read, merged and tried again.
 	writeAttempts = 5
-	// unseen is said with each change: the node is checked for its size alone, since nothing tells what it has left.
-	unseen = "the scheduler, ResourceQuota and LimitRange do not see this change, and whether the node has room for it is not checked"
+	// unseen is said with each change.
+	unseen = "the scheduler, ResourceQuota and LimitRange do not see this change, nor do eviction and oom_score_adj; whether the node has room is only checked against the pods that are there now"
+	// unservedFor is how long it is believed that there are no CRIResizes on this cluster.
+	unservedFor = 5 * time.Minute
 	// defaultConfirmWithin: an agent answers within a second; five minutes cover its restart.
 	defaultConfirmWithin = 5 * time.Minute
 )
@@ -48,6 +50,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 type Options struct {
 	// Plan says what the caller allows.
 	Plan resize.PlanOptions
+	// Pods lists the pods of a node, from an informer's index perhaps, to see whether the node has room for a larger request; nil: a
+	// LIST from the API server for each such change. Who may not list them is not stopped, but warned.
+	Pods func(ctx context.Context, nodeName string) ([]corev1.Pod, error)
 	// AgentNamespace is where the agents keep their Leases; empty: podresize-system.
 	AgentNamespace string
 	// ConfirmWithin is when a resize that no agent has confirmed becomes Unconfirmed; zero: 5 minutes.
@@ -58,9 +63,28 @@ type Options struct {
 
 // Resizer is the CRI path as the caller sees it.
 type Resizer struct {
-	client client.Client
-	opts   Options
-	agents *agents
+	client   client.Client
+	opts     Options
+	agents   *agents
+	unserved belief
+}
+
+// belief is something that is taken for true for a while.
+type belief struct {
+	mu    sync.Mutex
+	until time.Time
+}
+
+func (b *belief) note(c clock.PassiveClock) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = c.Now().Add(unservedFor)
+}
+
+func (b *belief) now(c clock.PassiveClock) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return c.Now().Before(b.until)
 }
 
 var (
@@ -68,14 +92,18 @@ var (
 	_ resize.Planner = (*Resizer)(nil)
 )
 
-// New makes a Resizer. The client's scheme must know the types of AddToScheme; it needs get, create and update on criresizes,
-// get on pods and nodes, and get on leases in the agents' namespace. It must read its own writes: a client without a cache does.
+// New makes a Resizer. The client's scheme must know the types of AddToScheme; it needs get, create, update and delete on criresizes,
+// get on pods and nodes, and get on leases in the agents' namespace; for the room on a node, list on pods and criresizes of all
+// namespaces. It must read its own writes: a client without a cache does.
 func New(c client.Client, opts Options) *Resizer {
 	if opts.AgentNamespace == "" {
 		opts.AgentNamespace = v1alpha1.AgentNamespace
 	}
 	if opts.ConfirmWithin == 0 {
 		opts.ConfirmWithin = defaultConfirmWithin
+	}
+	if opts.Pods == nil {
+		opts.Pods = podsOn(c)
 	}
 	if opts.Clock == nil {
 		opts.Clock = clock.RealClock{}
@@ -108,23 +136,28 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 		}
 		return r.wait(ctx, pod, object)
 	}
-	if res, free, err := r.check(ctx, held, object, want); err != nil || !free {
-		return res, err
+	checked, free, err := r.check(ctx, held, object, want)
+	if err != nil || !free {
+		return checked, err
 	}
-	return r.ask(ctx, pod, object, want)
+	res, err := r.ask(ctx, pod, object, want)
+	res.Warnings = append(res.Warnings, checked.Warnings...)
+	return res, err
 }
 
-// check looks at all that must be so before something is written, at the same time: the pod is still there, its node could hold
-// it, and the node's agent lives. Unless the way is free, the Result says what is not so.
+// check looks at all that must be so before something is written, at the same time: the pod is still there, its node can hold it and
+// has room, and the node's agent lives. Unless the way is free, the Result says what is not so; if it is, what could not be checked.
 func (r *Resizer) check(ctx context.Context, held *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (res resize.Result, free bool, err error) {
 	var (
-		group                     sync.WaitGroup
-		findings                  []resize.Finding
-		agent                     sign
-		podErr, nodeErr, leaseErr error
+		group           sync.WaitGroup
+		findings        []resize.Finding
+		warnings        []string
+		agent           sign
+		podErr, nodeErr error
+		leaseErr        error
 	)
 	group.Go(func() { podErr = r.stillThere(ctx, held) })
-	group.Go(func() { findings, nodeErr = r.plan(ctx, held, want) })
+	group.Go(func() { findings, warnings, nodeErr = r.plan(ctx, held, want) })
 	group.Go(func() { agent, leaseErr = r.agents.alive(ctx, held.Spec.NodeName) })
 	group.Wait()
 	stops := resize.Stops(findings)
@@ -142,6 +175,7 @@ func (r *Resizer) check(ctx context.Context, held *corev1.Pod, object *v1alpha1.
 		res.Containers = evidence(held, object)
 		return res, false, nil
 	}
+	res.Warnings = warnings
 	return res, true, nil
 }
 
@@ -162,12 +196,25 @@ func (r *Resizer) wait(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CR
 }
 
 // plan looks at the pod as it is on this path: with the resources that it was given here, not those of its spec.
-func (r *Resizer) plan(ctx context.Context, held *corev1.Pod, want resize.Resources) ([]resize.Finding, error) {
+func (r *Resizer) plan(ctx context.Context, held *corev1.Pod, want resize.Resources) (findings []resize.Finding, warnings []string, err error) {
 	node := &corev1.Node{}
 	if err := r.client.Get(ctx, types.NamespacedName{Name: held.Spec.NodeName}, node); err != nil {
-		return nil, failure(fmt.Sprintf("reading node %q", held.Spec.NodeName), nodeRule, err)
+		return nil, nil, failure(fmt.Sprintf("reading node %q", held.Spec.NodeName), nodeRule, err)
 	}
-	return resize.Plan(held, node, resize.Server{}, want, r.opts.Plan), nil
+	findings = resize.Plan(held, node, resize.Server{}, want, r.opts.Plan)
+	if len(resize.Stops(findings)) > 0 {
+		return findings, nil, nil
+	}
+	full, err := r.room(ctx, node, held, want)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, nil, failure(fmt.Sprintf("looking at the room on node %q", node.Name), roomRule, err)
+	case err != nil:
+		warnings = append(warnings, unchecked(err))
+	case full != nil:
+		findings = append(findings, *full)
+	}
+	return findings, warnings, nil
 }
 
 // ask writes what is wanted unless it is there already, and judges what the agent says of it.
@@ -261,9 +308,12 @@ func deferred(reason resize.Reason, message string) resize.Result {
 const (
 	podRule   = `apiGroups: [""], resources: ["pods"], verbs: ["get"]`
 	nodeRule  = `apiGroups: [""], resources: ["nodes"], verbs: ["get"]`
+	roomRule  = `apiGroups: [""], resources: ["pods"], verbs: ["list"]`
 	leaseRule = `apiGroups: ["coordination.k8s.io"], resources: ["leases"], verbs: ["get"]`
 	readRule  = `apiGroups: ["podresize.dev"], resources: ["criresizes"], verbs: ["get"]`
 	writeRule = `apiGroups: ["podresize.dev"], resources: ["criresizes"], verbs: ["create", "update"]`
+
+	deleteRule = `apiGroups: ["podresize.dev"], resources: ["criresizes"], verbs: ["delete"]`
 )
 
 // failure turns a client's error into an *Error; rule is what the caller needs to be allowed.

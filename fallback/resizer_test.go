@@ -130,6 +130,7 @@ func newBed(t *testing.T, funcs interceptor.Funcs, extra ...client.Object) *bed 
 		objects = append(objects, lease(10*time.Second))
 	}
 	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithStatusSubresource(&v1alpha1.CRIResize{}).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }). //nolint:forcetypeassert // of a Pod
 		WithObjects(objects...).WithInterceptorFuncs(funcs).Build()
 	b.resizer = fallback.New(b.client, fallback.Options{Clock: b.clock})
 	return b
@@ -327,7 +328,7 @@ func TestNothingWritten(t *testing.T) {
 		{name: "pod-level resources", change: func(p *corev1.Pod) { p.Spec.Resources = &corev1.ResourceRequirements{Requests: list("cpu=1")} }, want: want("cpu=150m", ""), state: resize.StateInfeasible, reason: resize.ReasonUnsupportedPod, say: "pod-level"},
 		{name: "no node", change: func(p *corev1.Pod) { p.Spec.NodeName = "" }, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonNotRunning, say: "no node"},
 		{name: "agent gone", lease: lease(120 * time.Second), want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "2m0s ago"},
-		{name: "agent not started", lease: &coordinationv1.Lease{ObjectMeta: lease(0).ObjectMeta}, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "not yet renewed"},
+		{name: "agent not started", lease: &coordinationv1.Lease{ObjectMeta: lease(0).ObjectMeta}, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "has ended"},
 		{name: "no agent", lease: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.AgentNamespace, Name: "another"}}, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "no podresize-agent runs"},
 		{name: "nothing asked", want: resize.Resources{}, state: resize.StateDone, reason: resize.ReasonNothingAsked},
 	} {

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/lru"
 )
 
 // Planner is what a Resizer has that can also tell beforehand: InPlace, fallback.Resizer and Adapter have it.
@@ -29,11 +30,22 @@ type Forecast struct {
 	Warnings []string `json:"warnings,omitempty"`
 }
 
+// HandsOver is what a fallback has that lets go of a pod whose node has come to resize in place: fallback.Resizer has it.
+type HandsOver interface {
+	// HandOver has the fallback let go of the pod; the pod keeps what it has. held is what it was given beyond its spec, nil if the
+	// fallback had no hold on it. ended says whether it has let go.
+	HandOver(ctx context.Context, pod *corev1.Pod) (held *Resources, ended bool, err error)
+	// HandedOver removes what the fallback has kept of the pod, once its spec has all that it held.
+	HandedOver(ctx context.Context, pod *corev1.Pod) error
+}
+
 // Adapter is the Resizer for clusters of any version: for each pod it takes InPlace if both API server and node can do that,
 // otherwise the fallback. It never falls back from a refusal.
 type Adapter struct {
 	inPlace  *InPlace
 	fallback Resizer
+	// free are the UIDs of pods that the fallback has no hold on.
+	free *lru.Cache
 }
 
 var (
@@ -44,7 +56,8 @@ var (
 // NewAdapter makes an Adapter. fallback, usually a fallback.Resizer, may be nil: then pods that cannot be resized in place are
 // Refused.
 func NewAdapter(client kubernetes.Interface, fallback Resizer, opts InPlaceOptions) *Adapter {
-	return &Adapter{inPlace: NewInPlace(client, opts), fallback: fallback}
+	inPlace := NewInPlace(client, opts)
+	return &Adapter{inPlace: inPlace, fallback: fallback, free: lru.New(inPlace.opts.Remember)}
 }
 
 // Resize implements Resizer.
@@ -59,7 +72,59 @@ func (a *Adapter) Resize(ctx context.Context, pod *corev1.Pod, want Resources) (
 	if finding != nil {
 		return Stopped(PathNone, pod, []Finding{*finding}), nil
 	}
+	if path == a.inPlace {
+		return a.takeOver(ctx, pod, want)
+	}
 	return path.Resize(ctx, pod, want)
+}
+
+// takeOver resizes in place, after the fallback has let go of the pod. What the fallback gave the pod is asked for in place too, and
+// only when that is Done the fallback forgets it. A pod is asked about once: the fallback takes no pod that can be resized in place.
+// While it is not known that the API server takes a resize nobody has to let go.
+func (a *Adapter) takeOver(ctx context.Context, pod *corev1.Pod, want Resources) (Result, error) {
+	fallback, ok := a.fallback.(HandsOver)
+	if _, free := a.free.Get(pod.UID); free || !ok || !a.inPlace.takes(ctx) {
+		return a.inPlace.Resize(ctx, pod, want)
+	}
+	held, ended, err := fallback.HandOver(ctx, pod)
+	switch {
+	case err != nil:
+		return Result{}, err
+	case held == nil:
+		a.free.Add(pod.UID, nil)
+		return a.inPlace.Resize(ctx, pod, want)
+	case !ended:
+		return Result{
+			Path: PathInPlace, State: StateInProgress, Reason: ReasonHandingOver, RetryAfter: pollSoon, Containers: evidence(pod),
+			Message: fmt.Sprintf("node %q resizes in place now: the agent is to let go of the pod first", pod.Spec.NodeName),
+		}, nil
+	}
+	res, err := a.inPlace.Resize(ctx, pod, overlay(*held, want))
+	if err != nil {
+		return res, err
+	}
+	if res.Previous != nil {
+		previous := overlay(*res.Previous, *held)
+		res.Previous = &previous
+	}
+	if res.State == StateDone {
+		if err := fallback.HandedOver(ctx, pod); err != nil {
+			return Result{}, err
+		}
+		a.free.Add(pod.UID, nil)
+	}
+	return res, nil
+}
+
+// overlay is base with what top names.
+func overlay(base, top Resources) Resources {
+	out := Resources{Containers: map[string]Requirements{}}
+	for _, r := range []Resources{base, top} {
+		for name, c := range r.Containers {
+			out.Containers[name] = Merge(out.Containers[name], c)
+		}
+	}
+	return out
 }
 
 // Plan implements Planner.

@@ -102,6 +102,67 @@ func TestAdapterNeverFallsBack(t *testing.T) {
 	}
 }
 
+// letting is a fallback that holds something of the pod.
+type letting struct {
+	otherWay
+	held      *resize.Resources
+	ended     bool
+	asked     int
+	forgotten bool
+}
+
+func (l *letting) HandOver(context.Context, *corev1.Pod) (*resize.Resources, bool, error) {
+	l.asked++
+	return l.held, l.ended, nil
+}
+
+func (l *letting) HandedOver(context.Context, *corev1.Pod) error {
+	l.forgotten = true
+	return nil
+}
+
+// TestAdapterTakesOver: a pod whose node has come to resize in place keeps what the fallback gave it. Nothing is sent before the fallback
+// has let go, and it forgets nothing before that is Done.
+func TestAdapterTakesOver(t *testing.T) {
+	s := &apiServer{resize: true, kubelet: "v1.35.0", pod: newPod(observed)}
+	held := want("app", "cpu=170m", "memory=300Mi")
+	l := &letting{held: &held}
+	adapter := resize.NewAdapter(serve(t, s), l, resize.InPlaceOptions{LivePods: true})
+	ask := func(state resize.State, reason resize.Reason) resize.Result {
+		t.Helper()
+		res, err := adapter.Resize(t.Context(), s.now(), want("app", "cpu=150m", ""))
+		if err != nil || res.State != state || res.Reason != reason || res.Path != resize.PathInPlace {
+			t.Fatalf("got %s %s/%s: %s, %v; want %s/%s", res.Path, res.State, res.Reason, res.Message, err, state, reason)
+		}
+		return res
+	}
+	if res := ask(resize.StateInProgress, resize.ReasonHandingOver); res.RetryAfter == 0 || s.count(askResize) > 0 {
+		t.Errorf("after %s, requests %q", res.RetryAfter, s.requests)
+	}
+	l.ended = true
+	res := ask(resize.StateInProgress, resize.ReasonSent)
+	got := s.now().Spec.Containers[0].Resources
+	if got.Requests.Cpu().String() != "150m" || got.Limits.Memory().String() != "300Mi" {
+		t.Errorf("spec has %v", got)
+	}
+	if previous := res.Previous.Containers["app"]; previous.Requests.Cpu().String() != "170m" || previous.Limits.Memory().String() != "300Mi" {
+		t.Errorf("to go back is %v", previous)
+	}
+	if l.forgotten {
+		t.Error("forgotten before it is Done")
+	}
+	s.report(actuated, observed)
+	ask(resize.StateDone, resize.ReasonConfirmed)
+	if !l.forgotten {
+		t.Error("not forgotten")
+	}
+	asked := l.asked
+	ask(resize.StateDone, resize.ReasonConfirmed)
+	if l.asked != asked || len(l.otherWay.asked) > 0 {
+		t.Errorf("the fallback was asked to hand over %d more times, and to resize %d times", l.asked-asked, len(l.otherWay.asked))
+	}
+}
+
 // TestAdapterPlans: what no path could do costs no request.
 func TestAdapterPlans(t *testing.T) {
 	s := &apiServer{resize: true, pod: newPod()}

@@ -188,6 +188,13 @@ func (r *InPlace) route(ctx context.Context, pod *corev1.Pod, facts Server, patc
 	}
 }
 
+// takes says whether the API server is known to take resizes, by whichever endpoint.
+func (r *InPlace) takes(ctx context.Context) bool {
+	facts, err := r.server.detect(ctx)
+	takes, known := r.server.takesInPod()
+	return err == nil && (facts.Resize || known && takes)
+}
+
 // unproved finds what keeps a pod from being patched where no API server looks at its node: a kubelet whose gate is off restarts
 // the containers (before 1.31), or does nothing (k/k#117767, enhancements#2474).
 func unproved(pod *corev1.Pod) *Finding {

@@ -20,6 +20,8 @@ const (
 	ReasonWaitingForAgent Reason = "WaitingForAgent"
 	// ReasonWaitingForContainer (InProgress): a container is not running.
 	ReasonWaitingForContainer Reason = "WaitingForContainer"
+	// ReasonHandingOver (InProgress): the node resizes in place now, and the CRI path is about to let go of the pod.
+	ReasonHandingOver Reason = "HandingOver"
 	// ReasonKubeletError (InProgress): the kubelet reports an error and tries again.
 	ReasonKubeletError Reason = "KubeletError"
 	// ReasonAgentError (InProgress): the agent reports an error and tries again.
@@ -31,6 +33,8 @@ const (
 	ReasonQuotaExceeded Reason = "QuotaExceeded"
 	// ReasonMemoryInUse (Deferred): the new memory limit is below what is in use.
 	ReasonMemoryInUse Reason = "MemoryInUse"
+	// ReasonContended (Deferred): somebody else undoes on the node what the agent applies.
+	ReasonContended Reason = "Contended"
 	// ReasonAgentNotReady (Deferred): no podresize-agent is alive on the pod's node.
 	ReasonAgentNotReady Reason = "AgentNotReady"
 	// ReasonNotRunning (Deferred): the pod has no node, or none of its containers runs yet.
@@ -56,7 +60,8 @@ const (
 	ReasonLimitRange Reason = "LimitRange"
 	// ReasonAdmissionDenied (Infeasible): a webhook or an admission policy denied the request.
 	ReasonAdmissionDenied Reason = "AdmissionDenied"
-	// ReasonUnsupportedPod (Infeasible): mirror pod, Windows, pod-level resources, or a feature that the node lacks.
+	// ReasonUnsupportedPod (Infeasible): mirror pod, Windows, pod-level resources, sandboxed runtime, static CPU or memory
+	// policy, or a feature that the node lacks.
 	ReasonUnsupportedPod Reason = "UnsupportedPod"
 	// ReasonPodEnded (Infeasible): the pod has ended or is being deleted.
 	ReasonPodEnded Reason = "PodEnded"

@@ -124,6 +124,8 @@ const (
 	pathLease   = "/apis/coordination.k8s.io/v1/namespaces/podresize-system/leases/podresize-agent-n1"
 	pathObjects = "/apis/podresize.dev/v1alpha1/namespaces/shop/criresizes"
 	pathObject  = pathObjects + "/uid-1"
+	pathPods    = "/api/v1/pods" // of a node
+	pathHeld    = "/apis/podresize.dev/v1alpha1/criresizes"
 )
 
 // objectServer plays the part of an API server that holds objects by their path.
@@ -138,6 +140,8 @@ func (s *objectServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.requests = append(s.requests, r.Method+" "+r.URL.Path)
 	switch object, ok := s.objects[r.URL.Path]; {
+	case r.URL.Path == pathPods, r.URL.Path == pathHeld:
+		reply(w, http.StatusOK, json.RawMessage(`{"items":[]}`))
 	case r.Method == http.MethodGet && ok:
 		reply(w, http.StatusOK, object)
 	case r.URL.Path == strings.TrimPrefix(askReview, "POST "):
@@ -216,7 +220,7 @@ func TestRequestsCRI(t *testing.T) {
 				}
 				var want []string
 				for _, r := range requests {
-					if !cached || r != "GET "+pathNode && r != "GET "+pathLease {
+					if !cached || r != "GET "+pathNode && r != "GET "+pathLease && r != "GET "+pathPods {
 						want = append(want, r)
 					}
 				}
@@ -239,13 +243,14 @@ func TestRequestsCRI(t *testing.T) {
 
 			first, second := want("app", "cpu=150m", ""), want("app", "cpu=160m", "")
 			step("look at a pod that was never resized", call(resize.Resources{}, resize.StateDone), "GET "+pathObject)
-			step("change", call(first, resize.StateInProgress), "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPod, "POST "+pathObjects)
+			step("change", call(first, resize.StateInProgress), "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPod, "GET "+pathPods, "GET "+pathHeld, "POST "+pathObjects)
 			step("wait for the agent", call(first, resize.StateInProgress), "GET "+pathObject, "GET "+pathLease)
 			s.apply()
 			step("confirm", call(first, resize.StateDone), "GET "+pathObject)
 			step("look at a pod that is Done", call(first, resize.StateDone), "GET "+pathObject)
-			step("another change", call(second, resize.StateInProgress), "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPod, "PUT "+pathObject)
-			step("plan", plan, "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, askReview, askReview)
+			step("another change", call(second, resize.StateInProgress), "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPod, "GET "+pathPods, "GET "+pathHeld, "PUT "+pathObject)
+			step("change that requests no more", call(want("app", "", "cpu=190m"), resize.StateInProgress), "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPod, "PUT "+pathObject)
+			step("plan", plan, "GET "+pathObject, "GET "+pathNode, "GET "+pathLease, "GET "+pathPods, "GET "+pathHeld, askReview, askReview)
 		})
 	}
 }
@@ -284,5 +289,9 @@ func withFallback(t *testing.T, s *objectServer, cached bool) *resize.Adapter {
 		t.Fatal(err)
 	}
 	passive := clocktesting.NewFakePassiveClock(start)
-	return resize.NewAdapter(typed, fallback.New(generic, fallback.Options{Clock: passive}), resize.InPlaceOptions{Clock: passive})
+	fallbackOpts := fallback.Options{Clock: passive}
+	if cached {
+		fallbackOpts.Pods = func(context.Context, string) ([]corev1.Pod, error) { return nil, nil }
+	}
+	return resize.NewAdapter(typed, fallback.New(generic, fallbackOpts), resize.InPlaceOptions{Clock: passive})
 }

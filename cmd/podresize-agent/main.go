@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,9 @@ const usage = `podresize-agent applies the CRIResizes of one node, keeps them ap
 It needs the directory of the container runtime's socket and the host's cgroup
 tree mounted, and opens no port. It runs as the DaemonSet in manifests/base.
 
+podresize-agent probe [--ready] --heartbeat=FILE fails if the agent that writes
+FILE does not live or, with --ready, if it cannot work now, and says why.
+
 Flags:
 `
 
@@ -35,6 +39,9 @@ func main() {
 }
 
 func run(args []string) error {
+	if len(args) > 0 && args[0] == "probe" {
+		return probe(args[1:])
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	flags := pflag.NewFlagSet("podresize-agent", pflag.ContinueOnError)
@@ -43,7 +50,10 @@ func run(args []string) error {
 	flags.StringVar(&opts.NodeName, "node-name", os.Getenv("NODE_NAME"), "name of this node; default: the environment variable NODE_NAME")
 	flags.StringVar(&opts.RuntimeEndpoint, "runtime-endpoint", "unix:///run/containerd/containerd.sock", "CRI socket of the container runtime")
 	flags.StringVar(&opts.CgroupRoot, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup file system is mounted")
-	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that shows that this agent lives")
+	flags.StringVar(&opts.SystemdSocket, "systemd-socket", "/run/systemd/private", "private socket of systemd, for nodes with the systemd cgroup driver")
+	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that makes this the one agent of its node")
+	flags.StringVar(&opts.Identity, "identity", "", "name of this agent in the Lease, which the next container of the same pod must have again; default: the host's name and a random number")
+	flags.StringVar(&opts.Heartbeat, "heartbeat", "", "file in which the agent shows that it lives, for the command probe")
 	verbose := flags.BoolP("verbose", "v", false, "log every look at a pod")
 	flags.AddGoFlag(flag.CommandLine.Lookup("kubeconfig")) // registered by controller-runtime's config package
 	if err := flags.Parse(args); err != nil {
@@ -66,4 +76,23 @@ func run(args []string) error {
 	log := logr.FromSlogHandler(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level}))
 	ctrl.SetLogger(log)
 	return agent.Run(logr.NewContext(ctx, log), cfg, opts)
+}
+
+func probe(args []string) error {
+	flags := pflag.NewFlagSet("podresize-agent probe", pflag.ContinueOnError)
+	heartbeat := flags.String("heartbeat", "", "file that the agent writes")
+	ready := flags.Bool("ready", false, "also fail if the agent cannot work now")
+	if err := flags.Parse(args); err != nil {
+		if err == pflag.ErrHelp { //nolint:errorlint // pflag returns it as it is
+			return nil
+		}
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
+	}
+	if *heartbeat == "" {
+		return errors.New("heartbeat: must be the file that the agent writes")
+	}
+	return agent.Probe(*heartbeat, *ready)
 }

@@ -45,8 +45,8 @@ func TestHelp(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"--nodename=n1"}, {"stray"}} {
-		if err := run(args); err == nil || !strings.Contains(err.Error(), strings.SplitN(args[0], "=", 2)[0]) {
+	for _, args := range [][]string{{"--nodename=n1"}, {"stray"}, {"probe", "heartbeat"}, {"probe", "--heartbeat=nowhere"}} {
+		if err := run(args); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(strings.SplitN(args[len(args)-1], "=", 2)[0], "--")) {
 			t.Errorf("%q: got %v", args, err)
 		}
 	}

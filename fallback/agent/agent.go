@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -14,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -49,8 +49,16 @@ type Options struct {
 	RuntimeEndpoint string
 	// CgroupRoot is where the host's cgroup file system is mounted.
 	CgroupRoot string
+	// SystemdSocket is the path of systemd's private socket, for nodes whose kubelet has the systemd cgroup driver; empty:
+	// /run/systemd/private.
+	SystemdSocket string
 	// Namespace is where the agent keeps its Lease; empty: podresize-system.
 	Namespace string
+	// Identity is what this agent writes into its Lease: no other agent may have it at the same time, and it may take over at once
+	// from one that had it before, as the next container of the same pod does. Empty: the host's name and a random number.
+	Identity string
+	// Heartbeat is the file by which Probe sees how the agent is; empty: none.
+	Heartbeat string
 }
 
 // Validate gives everything that is wrong with the options, each in a line that names the option.
@@ -74,10 +82,12 @@ type Agent struct {
 	client  client.Client
 	runtime runtime
 	tree    *cgroup.Tree
+	systemd systemd
 	watcher *cgroup.Watcher
+	clock   clock.PassiveClock
 
-	mu       sync.Mutex
-	followed map[string]types.NamespacedName // by the path of the pod's cgroup
+	pods *pods
+	lock lock
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
@@ -87,6 +97,12 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	}
 	if opts.Namespace == "" {
 		opts.Namespace = v1alpha1.AgentNamespace
+	}
+	if opts.SystemdSocket == "" {
+		opts.SystemdSocket = "/run/systemd/private"
+	}
+	if opts.Identity == "" {
+		opts.Identity = randomIdentity()
 	}
 	tree, err := cgroup.Open(opts.CgroupRoot)
 	if err != nil {
@@ -101,13 +117,15 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		return err
 	}
 	defer func() { _ = connection.Close() }() // nothing is in flight any more
+	units := tree.NewSystemd(opts.SystemdSocket)
+	defer units.Close()
 	manager, err := newManager(cfg, opts, logr.FromContextOrDiscard(ctx))
 	if err != nil {
 		return err
 	}
 	a := &Agent{
-		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, watcher: watcher,
-		followed: map[string]types.NamespacedName{},
+		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, systemd: units, watcher: watcher,
+		clock: clock.RealClock{}, pods: newPods(),
 	}
 	if err := a.register(manager); err != nil {
 		return err
@@ -130,8 +148,8 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 		Logger:  log,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{&v1alpha1.CRIResize{}: {Label: ours}},
-			DefaultTransform: cache.TransformStripManagedFields(),
+			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
+			DefaultTransform:     cache.TransformStripManagedFields(),
 		},
 		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
 		Controller: config.Controller{
@@ -147,7 +165,7 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 }
 
 func (a *Agent) register(manager ctrl.Manager) error {
-	moved := make(chan event.TypedGenericEvent[types.NamespacedName])
+	moved := make(moves)
 	err := ctrl.NewControllerManagedBy(manager).
 		Named("criresize").
 		For(&v1alpha1.CRIResize{}).
@@ -165,7 +183,8 @@ func (a *Agent) register(manager ctrl.Manager) error {
 	}
 	for _, r := range []func(context.Context) error{
 		func(ctx context.Context) error { return a.watch(ctx, moved) },
-		a.keepLease,
+		func(ctx context.Context) error { return a.keepLock(ctx, moved) },
+		a.beat,
 	} {
 		if err := manager.Add(runnable(r)); err != nil {
 			return err

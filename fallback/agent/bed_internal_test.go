@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,6 +18,7 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	clocktesting "k8s.io/utils/clock/testing"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -45,6 +47,7 @@ type bed struct {
 	seen    []cgroup.Values              // the pod's cgroup at each update
 	reports []v1alpha1.CRIResizeStatus   // each status that was sent
 	report  func() error                 // what the API server answers to that
+	clock   *clocktesting.FakePassiveClock
 }
 
 // list reads "cpu=100m memory=1Gi".
@@ -83,7 +86,7 @@ func asking(app, log string) *v1alpha1.CRIResize {
 
 func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 	t.Helper()
-	b := &bed{root: t.TempDir(), pod: cri.Pod{Namespace: "shop", Name: "web", CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
+	b := &bed{root: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Now()), pod: cri.Pod{Namespace: "shop", Name: "web", CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
 		{ID: "c-app", Name: "app", RestartCount: 2, CgroupsPath: podPath + "/c-app"},
 		{ID: "c-log", Name: "log", CgroupsPath: podPath + "/c-log"},
 	}}}
@@ -135,10 +138,12 @@ func (b *bed) newAgent(t *testing.T) *Agent {
 			t.Error(err)
 		}
 	})
-	return &Agent{
-		opts: Options{NodeName: "n1", Namespace: v1alpha1.AgentNamespace}, client: b.client, runtime: b, tree: b.tree, watcher: watcher,
-		followed: map[string]types.NamespacedName{},
+	a := &Agent{
+		opts:   Options{NodeName: "n1", Namespace: v1alpha1.AgentNamespace, Identity: "agent-1"},
+		client: b.client, runtime: b, tree: b.tree, watcher: watcher, clock: b.clock, pods: newPods(),
 	}
+	a.lock.held.Store(true)
+	return a
 }
 
 func (b *bed) patchStatus(ctx context.Context, c client.Client, sub string, o client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
@@ -153,8 +158,10 @@ func (b *bed) patchStatus(ctx context.Context, c client.Client, sub string, o cl
 	return c.SubResource(sub).Patch(ctx, o, p, opts...)
 }
 
-// Pod and Update play the container runtime.
+// Pod, Check and Update play the container runtime.
 func (b *bed) Pod(context.Context, string) (cri.Pod, error) { return b.pod, b.podErr }
+
+func (b *bed) Check(context.Context) error { return b.podErr }
 
 func (b *bed) Update(_ context.Context, id string, r cri.Resources) error {
 	container := strings.TrimPrefix(id, "c-")
@@ -213,6 +220,7 @@ func (b *bed) uses(t *testing.T, path string, bytes int64) {
 	if b.tree.Unified() {
 		b.put(t, path+"/memory.current", strconv.FormatInt(bytes, 10))
 		b.put(t, path+"/memory.stat", "inactive_file 0")
+		b.put(t, path+"/cgroup.events", "populated 1")
 		return
 	}
 	b.put(t, "memory"+path+"/memory.usage_in_bytes", strconv.FormatInt(bytes, 10))
@@ -283,6 +291,16 @@ func (b *bed) says(t *testing.T, reason string, say ...string) *v1alpha1.CRIResi
 	return object
 }
 
+// reason is that of the agent's verdict.
+func (b *bed) reason(t *testing.T) string {
+	t.Helper()
+	object := &v1alpha1.CRIResize{}
+	if err := b.client.Get(t.Context(), name, object); err != nil {
+		t.Fatal(err)
+	}
+	return meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied).Reason
+}
+
 // change changes what is asked for.
 func (b *bed) change(t *testing.T, f func(*v1alpha1.CRIResizeSpec)) {
 	t.Helper()
@@ -295,6 +313,18 @@ func (b *bed) change(t *testing.T, f func(*v1alpha1.CRIResizeSpec)) {
 	if err := b.client.Update(t.Context(), object); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// passes lets time pass.
+func (b *bed) passes(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
+
+// restarts gives the container app another run, as the kubelet does: from spec.
+func (b *bed) restarts(t *testing.T, id string) {
+	t.Helper()
+	b.stops("app")
+	b.pod.Containers = append(b.pod.Containers, cri.Container{ID: id, Name: "app", RestartCount: 1, CgroupsPath: podPath + "/" + id})
+	b.set(t, podPath+"/"+id, figures.Before(&newObject().Spec).Containers["app"])
+	b.uses(t, podPath+"/"+id, 1<<20)
 }
 
 // stops ends a container.

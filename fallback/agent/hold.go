@@ -32,7 +32,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied fig
 	if _, down := o.missing(want); down {
 		room = larger(room, before.Cgroup)
 	}
-	if err := a.setPod(o, larger(room, figuresOf(o.pod, room))); err != nil {
+	if err := a.setPod(ctx, o.path, larger(room, figuresOf(o.pod, room))); err != nil {
 		return fmt.Errorf("raising the pod's cgroup: %w", err)
 	}
 	for _, name := range decreasesFirst(o, want) {
@@ -40,7 +40,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied fig
 			return fmt.Errorf("updating container %q: %w", name, err)
 		}
 	}
-	if err := a.setPod(o, room); err != nil {
+	if err := a.setPod(ctx, o.path, room); err != nil {
 		return fmt.Errorf("lowering the pod's cgroup: %w", err)
 	}
 	return nil
@@ -52,11 +52,11 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 		if limit == figures.Unlimited || (have != cgroup.NoLimit && have <= limit) {
 			return nil
 		}
-		used, err := a.tree.MemoryInUse(path)
+		used, err := a.reducedTo(path, limit-limit/headroom)
 		if err != nil {
 			return fmt.Errorf("reading the memory in use of %s: %w", what, err)
 		}
-		if used+limit/headroom <= limit {
+		if used <= limit-limit/headroom {
 			return nil
 		}
 		return &memoryInUseError{message: fmt.Sprintf("%s uses %d bytes of memory, too much for a limit of %d (a twentieth must stay free)", what, used, limit)}
@@ -73,15 +73,44 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 	return check("the pod", o.path, o.pod.Memory, want.Cgroup.Memory)
 }
 
-// setPod writes the pod's cgroup; the tree leaves alone what holds already.
-func (a *Agent) setPod(o *observed, f figures.Cgroup) error {
-	if err := a.tree.SetMemory(o.path, f.Memory); err != nil {
+// reducedTo has the kernel reclaim what is in use above so many bytes, and gives what is in use then.
+func (a *Agent) reducedTo(path string, most int64) (int64, error) {
+	used, err := a.tree.MemoryInUse(path)
+	if err != nil || used <= most {
+		return used, err
+	}
+	if err := a.tree.Reclaim(path, used-most); err != nil {
+		return 0, err
+	}
+	return a.tree.MemoryInUse(path)
+}
+
+// setPod writes the pod's cgroup, where it holds something else. Shares of 0 leave the weight. The properties of a slice come first:
+// systemd rounds the quota, and the files say it exactly.
+func (a *Agent) setPod(ctx context.Context, path string, f figures.Cgroup) error {
+	want := cgroup.Slice{Shares: uint64(f.Shares), Quota: f.Quota, Period: f.Period, Memory: f.Memory} //nolint:gosec // G115: figures clamps shares to 2..262144
+	if cgroup.IsSlice(path) {
+		held, err := a.tree.Read(path)
+		if err != nil {
+			return err
+		}
+		if f.Shares == 0 && cgroup.MemoryHolds(f.Memory, held.Memory) && holdsQuota(held, f) || holds(held, f) {
+			return nil
+		}
+		if err := a.systemd.Set(ctx, path, want); err != nil {
+			return err
+		}
+	}
+	if err := a.tree.SetMemory(path, f.Memory); err != nil {
 		return err
 	}
-	if err := a.tree.SetQuota(o.path, f.Quota, f.Period); err != nil {
+	if err := a.tree.SetQuota(path, f.Quota, f.Period); err != nil {
 		return err
 	}
-	return a.tree.SetShares(o.path, uint64(f.Shares)) //nolint:gosec // G115: figures clamps shares to 2..262144
+	if f.Shares == 0 {
+		return nil
+	}
+	return a.tree.SetShares(path, want.Shares)
 }
 
 // needsUpdate says whether a container must be updated. On cgroup v2 its weight may be that of the shares applied before by the one
@@ -95,14 +124,27 @@ func (a *Agent) setContainer(ctx context.Context, c observedContainer, f, applie
 		return nil
 	}
 	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory}
-	swap, err := a.tree.AccountsSwap(c.path)
+	allowance, accounted, err := a.tree.SwapAllowance(c.path)
 	if err != nil {
 		return err
 	}
-	if swap {
-		r.MemorySwap = f.Memory
+	if accounted {
+		r.MemorySwap = swapBeside(c.kernel.Memory, f.Memory, allowance)
 	}
 	return a.runtime.Update(ctx, c.ID, r)
+}
+
+// swapBeside is the limit on memory and swap together that leaves a container the swap that it may use now. The first memory limit of
+// a container allows none, which is what the kubelet does on a node without swap.
+func swapBeside(held, memory, allowance int64) int64 {
+	switch {
+	case held == cgroup.NoLimit || memory == figures.Unlimited:
+		return memory
+	case allowance == cgroup.NoLimit:
+		return figures.Unlimited
+	default:
+		return memory + allowance
+	}
 }
 
 // decreasesFirst orders the running containers so that what one gives up can be taken by the next.

@@ -227,7 +227,7 @@ func TestDecreasesFirst(t *testing.T) {
 	}
 }
 
-// TestAmbiguousWeight: cpu.weight 39 is 1000m by the kubelet's formula and 290m by the newer one of the runtimes.
+// TestAmbiguousWeight is case-85: cpu.weight 39 is 1000m by the kubelet's formula and 290m by the newer one of the runtimes.
 func TestAmbiguousWeight(t *testing.T) {
 	object := newObject()
 	object.Spec.Containers[0].Before = requirements("cpu=1000m memory=128Mi", "cpu=2 memory=256Mi")

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
@@ -16,6 +17,13 @@ import (
 type runtime interface {
 	Pod(ctx context.Context, uid string) (cri.Pod, error)
 	Update(ctx context.Context, id string, r cri.Resources) error
+	// Check finds out whether the runtime answers.
+	Check(ctx context.Context) error
+}
+
+// systemd is that of the node.
+type systemd interface {
+	Set(ctx context.Context, path string, want cgroup.Slice) error
 }
 
 // observed is a pod as runtime and kernel have it at one moment.
@@ -23,6 +31,10 @@ type observed struct {
 	path       string // of the pod's cgroup
 	pod        cgroup.Values
 	containers map[string]observedContainer
+	// hollow are the containers that run, by the runtime's word, and have no process in their cgroup on this host.
+	hollow []cri.Container
+	// handler is the runtime handler of the pod, "" for the default one.
+	handler string
 }
 
 type observedContainer struct {
@@ -31,7 +43,7 @@ type observedContainer struct {
 	kernel cgroup.Values
 }
 
-// errNoCgroup: the pod runs in no cgroup of this host, as in a sandboxed runtime, or none of its containers runs yet.
+// errNoCgroup: the runtime tells no cgroup of the sandbox, and none of its containers runs yet.
 var errNoCgroup = errors.New("the runtime tells no cgroup of the pod")
 
 // observe finds the pod's running containers and reads their cgroups and the pod's. Who may write a CRIResize in one namespace has
@@ -44,7 +56,7 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 	if pod.Namespace != object.Namespace || pod.Name != object.Spec.PodName {
 		return nil, fmt.Errorf("the pod with UID %q is another one than %q: %w", object.Spec.PodUID, object.Namespace+"/"+object.Spec.PodName, cri.ErrNotFound)
 	}
-	o := &observed{containers: make(map[string]observedContainer, len(pod.Containers))}
+	o := &observed{handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
 	if pod.CgroupsPath != "" {
 		paths, err := cgroup.Locate(pod.CgroupsPath)
 		if err != nil {
@@ -57,14 +69,15 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 		if err != nil {
 			return nil, fmt.Errorf("locating the cgroup of container %q: %w", c.Name, err)
 		}
-		values, err := a.tree.Read(paths.Container)
-		if errors.Is(err, fs.ErrNotExist) { // it ended since the runtime listed it
+		o.path = paths.Pod
+		values, err := a.readRunning(paths.Container)
+		if errors.Is(err, fs.ErrNotExist) {
+			o.hollow = append(o.hollow, c)
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading the cgroup of container %q: %w", c.Name, err)
 		}
-		o.path = paths.Pod
 		o.containers[c.Name] = observedContainer{Container: c, path: paths.Container, kernel: values}
 	}
 	if o.path == "" {
@@ -74,6 +87,23 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 		return nil, fmt.Errorf("reading the pod's cgroup: %w", err)
 	}
 	return o, nil
+}
+
+// readRunning reads the cgroup of a container that runs; without a process in it, it is as good as gone.
+func (a *Agent) readRunning(path string) (cgroup.Values, error) {
+	populated, err := a.tree.Populated(path)
+	if err != nil {
+		return cgroup.Values{}, err
+	}
+	if !populated {
+		return cgroup.Values{}, fs.ErrNotExist
+	}
+	return a.tree.Read(path)
+}
+
+// sameRuns says whether the same containers run as then.
+func (o *observed) sameRuns(then *observed) bool {
+	return maps.EqualFunc(o.containers, then.containers, func(a, b observedContainer) bool { return a.ID == b.ID })
 }
 
 // missing gives the first container that should run and does not.

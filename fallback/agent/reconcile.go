@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,25 +29,37 @@ const (
 	lookSoon = 2 * time.Second
 )
 
+// lookRarely is for a pod of which the CRIResize is gone: only its end is waited for.
+const lookRarely = 5 * time.Minute
+
 // Reconcile brings the kernel to what one CRIResize asks for and writes down what it then holds.
 func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	if !a.lock.held.Load() {
+		return ctrl.Result{}, nil // all are looked at when it is
+	}
+	k := a.pods.look(req.NamespacedName, a.clock.Now())
+	defer a.pods.looked(req.NamespacedName)
 	object := &v1alpha1.CRIResize{}
 	if err := a.client.Get(ctx, req.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			a.release(req.NamespacedName)
-			return ctrl.Result{}, nil
+			return a.letGo(ctx, req.NamespacedName, k)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading CRIResize %q: %w", req.NamespacedName, err)
 	}
 	if object.Spec.NodeName != a.opts.NodeName || !object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
+	k.see(object)
 	said := object.DeepCopy()
-	v := a.apply(ctx, said)
+	v := a.apply(ctx, said, k)
 	setCondition(said, v)
-	if err := a.report(ctx, object, said); err != nil {
+	said.Status.Repairs += k.repairs
+	if err := a.report(ctx, object, said); apierrors.IsConflict(err) {
+		return ctrl.Result{RequeueAfter: lookSoon}, nil // at the latest: the watch will tell of the newer version
+	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("writing the status of CRIResize %q: %w", req.NamespacedName, err)
 	}
+	k.repairs = 0
 	logr.FromContextOrDiscard(ctx).V(1).Info("Looked at pod", "pod", object.Namespace+"/"+object.Spec.PodName, "reason", v.reason, "message", v.message)
 	if v.err != nil {
 		return ctrl.Result{}, v.err
@@ -68,49 +81,84 @@ func failed(reason string, err error) verdict {
 }
 
 // apply brings the kernel to object.Spec and fills in object.Status but for the condition.
-func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize) verdict {
-	o, err := a.observe(ctx, object)
-	if err != nil {
-		return unobserved(err)
-	}
-	defer func() { record(object, o) }()
-	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
-		return verdict{reason: v1alpha1.ReasonNotEnforced, message: "enforcement is off: the kernel is left as it is", again: lookAgain}
-	}
-	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
-	if v, ok := a.adopt(ctx, object, o, before, want); !ok {
+func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known) verdict {
+	v, wait := k.holdsOff(a.clock.Now())
+	if wait && !k.peek(a.clock.Now()) {
 		return v
 	}
-	a.follow(ctx, object, o.path)
-	if err := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied)); err != nil {
-		// It may be half applied: what holds now is read, not assumed.
-		if again, readErr := a.observe(ctx, object); readErr == nil {
-			o = again
-		}
-		return unheld(err)
-	}
-	if o, err = a.observeAgain(ctx, object, o); err != nil {
-		return unobserved(err)
-	}
-	return judge(object, o, want)
-}
-
-// observeAgain keeps the last observation when there is no new one, so that the status shows something true of some moment.
-func (a *Agent) observeAgain(ctx context.Context, object *v1alpha1.CRIResize, last *observed) (*observed, error) {
 	o, err := a.observe(ctx, object)
 	if err != nil {
-		return last, err
+		return unobserved(err)
 	}
-	return o, nil
+	if !wait || !o.sameRuns(k.runs) { // another writer can wait, a container that is to be started cannot
+		k.until = time.Time{}
+		v, o = a.enforce(ctx, object, o, k)
+	}
+	record(object, o)
+	return v
 }
 
-// adopt checks, once, that the kernel holds what the kubelet would have set, and notes that before anything is written: from then
-// on a difference is somebody else's doing, and is undone.
-func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observed, before, want figures.Pod) (verdict, bool) {
+// enforce does so for a pod that was looked at just now, and gives what was seen last.
+func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *observed, k *known) (verdict, *observed) {
+	before, want := figures.Before(&object.Spec), figures.Wanted(&object.Spec)
+	if object.Spec.Enforce != nil && !*object.Spec.Enforce {
+		return a.stop(ctx, object, o, before, k), o
+	}
+	if v, ok := a.suits(object, o, want, k); !ok {
+		return v, o
+	}
+	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want}, k.left...)); !ok {
+		return v, o
+	}
+	a.follow(ctx, client.ObjectKeyFromObject(object), o)
+	k.look(o, want, a.clock.Now())
+	if v, wait := a.pause(object, k); wait {
+		return v, o
+	}
+	lost := o.difference(want) != "" && wasApplied(object)
+	writeErr := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied))
+	// It may be half applied: what holds now is read, not assumed.
+	now, err := a.observe(ctx, object)
+	switch {
+	case writeErr != nil && err != nil:
+		return a.refused(object, o, o, want, writeErr, k), o
+	case writeErr != nil:
+		return a.refused(object, o, now, want, writeErr, k), now
+	case err != nil:
+		return unobserved(err), o
+	}
+	v := a.judge(object, o, now, want, k)
+	if v.reason == v1alpha1.ReasonApplied && lost {
+		k.repairs++
+	}
+	return v, now
+}
+
+// wasApplied says whether all that is wanted now was in force before.
+func wasApplied(object *v1alpha1.CRIResize) bool {
+	if len(object.Status.Applied) != len(object.Spec.Containers) {
+		return false
+	}
+	for _, c := range object.Spec.Containers {
+		noted := slices.ContainsFunc(object.Status.Applied, func(n v1alpha1.AppliedContainer) bool {
+			return n.Name == c.Name && sameRequirements(n.Resources, c.Wanted)
+		})
+		if !noted {
+			return false
+		}
+	}
+	return true
+}
+
+func sameRequirements(a, b v1alpha1.Requirements) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// adopt checks, once, that the kernel holds what the kubelet would have set, or this agent, and notes that before anything is written:
+// from then on a difference is somebody else's doing, and is undone.
+func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observed, accepted []figures.Pod) (verdict, bool) {
 	if len(object.Status.Applied) > 0 {
 		return verdict{}, true
 	}
-	if d := o.difference(before, want); d != "" {
+	if d := o.difference(accepted...); d != "" {
 		return verdict{reason: v1alpha1.ReasonNodeDiffers, message: d + ", by the pod's spec; nothing was written", again: lookAgain}, false
 	}
 	adopted := object.DeepCopy()
@@ -118,26 +166,62 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 	for _, c := range object.Spec.Containers {
 		adopted.Status.Applied = append(adopted.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Before})
 	}
-	if err := a.client.Status().Patch(ctx, adopted, client.MergeFrom(object)); err != nil {
+	if err := a.patch(ctx, object, adopted); err != nil {
 		return failed(v1alpha1.ReasonPending, fmt.Errorf("noting the pod as adopted: %w", err)), false
 	}
-	object.Status.Applied = adopted.Status.Applied
+	object.Status.Applied, object.ResourceVersion = adopted.Status.Applied, adopted.ResourceVersion
 	return verdict{}, true
 }
 
-// judge compares what was read back with what is wanted.
-func judge(object *v1alpha1.CRIResize, o *observed, want figures.Pod) verdict {
+// judge compares what was read back with what is wanted. What was written was written for the containers that ran then.
+func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
+		k.proven = nil
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
 	}
 	if d := o.difference(want); d != "" {
+		if !o.sameRuns(was) {
+			return failed(v1alpha1.ReasonPending, fmt.Errorf("a container was started meanwhile, %s", d))
+		}
+		k.note(d, o, a.clock.Now())
+		if v, wait := a.pause(object, k); wait {
+			return v
+		}
 		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
 	}
+	k.prove(o)
 	object.Status.Applied = nil
 	for _, c := range object.Spec.Containers {
 		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})
 	}
 	return verdict{reason: v1alpha1.ReasonApplied, message: "the cgroups of pod and containers hold what is wanted", again: lookAgain}
+}
+
+// pause says whether a repair must wait. Until then the pod is not watched: one who writes all the time would wake the agent each time.
+// Every 2 s it is seen whether a container was restarted.
+func (a *Agent) pause(object *v1alpha1.CRIResize, k *known) (verdict, bool) {
+	v, wait := k.holdsOff(a.clock.Now())
+	if wait {
+		a.unfollow(client.ObjectKeyFromObject(object))
+	}
+	return v, wait
+}
+
+// refused is for a write that failed. Where all was in force before, and the same containers run, somebody else writes: cgroup v1
+// refuses a container more than its pod has, which that one has just lowered. The pod is not watched until the next try: see pause.
+func (a *Agent) refused(object *v1alpha1.CRIResize, was, is *observed, want figures.Pod, err error, k *known) verdict {
+	v := unheld(err)
+	if v.reason != v1alpha1.ReasonWriteFailed {
+		return v
+	}
+	a.unfollow(client.ObjectKeyFromObject(object))
+	if d := is.difference(want); d != "" && wasApplied(object) && is.sameRuns(was) {
+		k.note(d+"; "+v.message, is, a.clock.Now())
+		if contended, wait := k.holdsOff(a.clock.Now()); wait {
+			return contended
+		}
+	}
+	return v
 }
 
 func unobserved(err error) verdict {
@@ -205,5 +289,13 @@ func (a *Agent) report(ctx context.Context, was, is *v1alpha1.CRIResize) error {
 	if equality.Semantic.DeepEqual(was.Status, is.Status) {
 		return nil
 	}
-	return client.IgnoreNotFound(a.client.Status().Patch(ctx, is, client.MergeFrom(was)))
+	return client.IgnoreNotFound(a.patch(ctx, was, is))
+}
+
+// patch changes a status from was to is, if it still is the version that was looked at: what is true of one CRIResize is not of the
+// next one of the same pod.
+func (a *Agent) patch(ctx context.Context, was, is *v1alpha1.CRIResize) error {
+	base := was.DeepCopy()
+	base.ResourceVersion = is.ResourceVersion
+	return a.client.Status().Patch(ctx, is, client.MergeFromWithOptions(base, client.MergeFromWithOptimisticLock{}))
 }

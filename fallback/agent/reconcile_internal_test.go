@@ -8,9 +8,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	coordinationv1 "k8s.io/api/coordination/v1"
 	"k8s.io/utils/ptr"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
@@ -173,7 +171,7 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// TestDrift: what another writer undoes is done again.
+// TestDrift is case-84: what another writer undoes is done again.
 func TestDrift(t *testing.T) {
 	for version, unified := range versions() {
 		t.Run(version, func(t *testing.T) {
@@ -227,7 +225,7 @@ func TestRuntimeAnswers(t *testing.T) {
 		reason string
 		again  time.Duration // zero: by an error
 	}{
-		{name: "unavailable", err: fmt.Errorf("%w: gone", cri.ErrUnavailable), reason: v1alpha1.ReasonRuntimeUnavailable},
+		{name: "case-90 unavailable", err: fmt.Errorf("%w: gone", cri.ErrUnavailable), reason: v1alpha1.ReasonRuntimeUnavailable},
 		{name: "no sandbox", err: fmt.Errorf("sandbox: %w", cri.ErrNotFound), reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
 		{name: "refused", err: fmt.Errorf("%w: no", cri.ErrRefused), reason: v1alpha1.ReasonPending},
 		{name: "a pod of another namespace", pod: cri.Pod{Namespace: "kube-system", Name: "web", CgroupsPath: podPath + "/sandbox"}, reason: v1alpha1.ReasonPodNotFound, again: lookSoon},
@@ -244,45 +242,6 @@ func TestRuntimeAnswers(t *testing.T) {
 			}
 			b.says(t, tc.reason)
 		})
-	}
-}
-
-// TestFollow: a pod is watched from its first figures on until its object goes.
-func TestFollow(t *testing.T) {
-	b := enlarging(t, false)
-	if _, err := b.look(t); err != nil {
-		t.Fatal(err)
-	}
-	if b.agent.followed[podPath] != name {
-		t.Errorf("follows %v", b.agent.followed)
-	}
-	if err := b.client.Delete(t.Context(), newObject()); err != nil {
-		t.Fatal(err)
-	}
-	kernel := b.kernel(t)
-	if _, err := b.look(t); err != nil || len(b.agent.followed) > 0 {
-		t.Errorf("follows %v, %v", b.agent.followed, err)
-	}
-	if diff := cmp.Diff(kernel, b.kernel(t)); diff != "" { // deleting leaves the kernel as it is
-		t.Error(diff)
-	}
-}
-
-func TestLease(t *testing.T) {
-	b := enlarging(t, false)
-	var last time.Time
-	for range 2 {
-		if err := b.agent.renew(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		lease := &coordinationv1.Lease{}
-		if err := b.client.Get(t.Context(), client.ObjectKey{Namespace: v1alpha1.AgentNamespace, Name: v1alpha1.AgentLeaseName("n1")}, lease); err != nil {
-			t.Fatal(err)
-		}
-		if *lease.Spec.HolderIdentity != "n1" || *lease.Spec.LeaseDurationSeconds != 120 || !lease.Spec.RenewTime.After(last) {
-			t.Errorf("got %+v", lease.Spec)
-		}
-		last = lease.Spec.RenewTime.Time
 	}
 }
 

@@ -6,45 +6,54 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-
-	"github.com/podresize/podresize/resize/v1alpha1"
 )
+
+// moves are the names of CRIResizes whose pods are to be looked at.
+type moves chan event.TypedGenericEvent[types.NamespacedName]
+
+func (m moves) send(ctx context.Context, name types.NamespacedName) {
+	select {
+	case m <- event.TypedGenericEvent[types.NamespacedName]{Object: name}:
+	case <-ctx.Done():
+	}
+}
 
 // watch turns what happens in the cgroups of followed pods into looks at them: a container that came or went, or another writer.
 // Our own writes are told too; the look that they cause finds everything as it should be.
-func (a *Agent) watch(ctx context.Context, moved chan<- event.TypedGenericEvent[types.NamespacedName]) error {
+func (a *Agent) watch(ctx context.Context, moved moves) error {
 	return a.watcher.Run(ctx, func(path string) {
-		a.mu.Lock()
-		name, ok := a.followed[path]
-		a.mu.Unlock()
-		if !ok {
-			return
-		}
-		select {
-		case moved <- event.TypedGenericEvent[types.NamespacedName]{Object: name}:
-		case <-ctx.Done():
+		if name, ok := a.pods.at(path); ok {
+			moved.send(ctx, name)
 		}
 	})
 }
 
-// follow watches the cgroup of a pod from now on. Without a watch the slow look remains, so a failure is told and no more.
-func (a *Agent) follow(ctx context.Context, object *v1alpha1.CRIResize, path string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.followed[path] = types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
-	if err := a.watcher.Add(path); err != nil {
-		logr.FromContextOrDiscard(ctx).Error(err, "Cgroup not watched, changes are noticed late", "cgroup", path)
+// follow watches the cgroups of a pod and its containers from now on, and those alone. Without a watch the slow look remains, so a
+// failure is told and no more.
+func (a *Agent) follow(ctx context.Context, name types.NamespacedName, o *observed) {
+	paths := []string{o.path}
+	for _, c := range o.containers {
+		paths = append(paths, c.path)
+	}
+	now := make(map[string]bool, len(paths))
+	for _, path := range paths {
+		now[path] = true
+	}
+	for _, path := range a.pods.watched(name, paths) {
+		if !now[path] {
+			a.watcher.Remove(path)
+		}
+	}
+	for _, path := range paths {
+		if err := a.watcher.Add(path); err != nil {
+			logr.FromContextOrDiscard(ctx).Error(err, "Cgroup not watched, changes are noticed late", "cgroup", path)
+		}
 	}
 }
 
-// release ends the watch of a pod.
-func (a *Agent) release(name types.NamespacedName) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for path, n := range a.followed {
-		if n == name {
-			delete(a.followed, path)
-			a.watcher.Remove(path)
-		}
+// unfollow ends the watch of a pod.
+func (a *Agent) unfollow(name types.NamespacedName) {
+	for _, path := range a.pods.watched(name, nil) {
+		a.watcher.Remove(path)
 	}
 }

@@ -164,7 +164,7 @@ func TestKernelRefusedPeriodLeavesQuota(t *testing.T) {
 
 func TestKernelMemory(t *testing.T) {
 	tree, pod, _ := kernelPod(t)
-	accounts, err := tree.AccountsSwap(pod)
+	_, accounts, err := tree.SwapAllowance(pod)
 	must(t, err)
 	if !accounts {
 		t.Skip("this kernel does not account swap")

@@ -229,19 +229,56 @@ func TestMemoryInUse(t *testing.T) {
 	})
 }
 
-func TestAccountsSwap(t *testing.T) {
+func TestSwapAllowance(t *testing.T) {
+	for name, tc := range map[string]struct {
+		files     files
+		allowance int64
+		accounted bool
+	}{
+		"v1, limited like memory": {v1().with(files{"memory" + pod + "/" + memsw: "67108864\n"}), 0, true},
+		"v1, more":                {v1().with(files{"memory" + pod + "/" + memsw: "67112960\n"}), 4096, true},
+		"v1, unlimited":           {v1(), cgroup.NoLimit, true},
+		"v1 without":              {v1().with(files{"memory" + pod + "/" + memsw: ""}), 0, false},
+		"v2":                      {v2().with(files{"." + pod + "/memory.swap.max": "4096\n"}), 4096, true},
+		"v2, unlimited":           {v2().with(files{"." + pod + "/memory.swap.max": "max\n"}), cgroup.NoLimit, true},
+		"v2 without":              {v2(), 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tree, _ := open(t, tc.files)
+			allowance, accounted, err := tree.SwapAllowance(pod)
+			if err != nil || allowance != tc.allowance || accounted != tc.accounted {
+				t.Errorf("got %d, %t, %v, want %d, %t", allowance, accounted, err, tc.allowance, tc.accounted)
+			}
+		})
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	tree, root := open(t, v2().with(files{"." + pod + "/memory.reclaim": "\n"}))
+	if err := tree.Reclaim(pod, 4096); err != nil || content(t, root, "."+pod+"/memory.reclaim") != "4096" {
+		t.Errorf("wrote %q, %v", content(t, root, "."+pod+"/memory.reclaim"), err)
+	}
+	for name, fake := range map[string]files{"v1": v1(), "an old kernel": v2()} {
+		tree, _ := open(t, fake)
+		if err := tree.Reclaim(pod, 4096); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestPopulated(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files files
 		want  bool
 	}{
-		"v1":         {v1(), true},
-		"v1 without": {v1().with(files{"memory" + pod + "/" + memsw: ""}), false},
-		"v2":         {v2().with(files{"." + pod + "/memory.swap.max": "max\n"}), true},
-		"v2 without": {v2(), false},
+		"v1":       {v1().with(files{"memory" + pod + "/memory.usage_in_bytes": "4096\n"}), true},
+		"v1 empty": {v1().with(files{"memory" + pod + "/memory.usage_in_bytes": "0\n"}), false},
+		"v2":       {v2().with(files{"." + pod + "/cgroup.events": "populated 1\nfrozen 0\n"}), true},
+		"v2 empty": {v2().with(files{"." + pod + "/cgroup.events": "populated 0\nfrozen 0\n"}), false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree, _ := open(t, tc.files)
-			if got, err := tree.AccountsSwap(pod); err != nil || got != tc.want {
+			if got, err := tree.Populated(pod); err != nil || got != tc.want {
 				t.Errorf("got %t, %v, want %t", got, err, tc.want)
 			}
 		})

@@ -163,19 +163,54 @@ func (f file) readKey(key string) (int64, error) {
 	return 0, fmt.Errorf("reading %s: no line %q", f.path(), key)
 }
 
-// AccountsSwap reports whether the kernel counts swap for the cgroup at path.
-// Where it does not, a runtime must not be sent a swap limit: on cgroup v1 runc
-// would fail on the missing file.
-func (t *Tree) AccountsSwap(path string) (bool, error) {
+// SwapAllowance returns the bytes of swap that the cgroup at path may use above
+// its memory limit, or NoLimit. It reports false where the kernel does not
+// count swap for cgroups: there a runtime must not be sent a swap limit, on
+// cgroup v1 runc would fail on the missing file.
+func (t *Tree) SwapAllowance(path string) (allowance int64, accounted bool, err error) {
 	name := memswName
 	if t.unified {
 		name = "memory.swap.max"
 	}
 	f, err := t.memoryFile(path, name)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
-	return f.exists()
+	if accounted, err = f.exists(); err != nil || !accounted {
+		return 0, false, err
+	}
+	allowance, err = f.readInt()
+	if err != nil || t.unified || allowance == NoLimit {
+		return allowance, true, err
+	}
+	memory, err := t.readMemory(path) // v1 limits the sum of both
+	return allowance - memory, true, err
+}
+
+// Populated reports whether the cgroup at path, or one below it, has processes
+// of its own. On v1 cgroup.procs does not tell: it leaves out what the pid
+// namespace of the reader does not have. No process is without memory.
+func (t *Tree) Populated(path string) (bool, error) {
+	populated, err := t.populated(path)
+	if err != nil {
+		return false, fmt.Errorf("reading whether cgroup %q has processes: %w", path, err)
+	}
+	return populated > 0, nil
+}
+
+func (t *Tree) populated(path string) (int64, error) {
+	if t.unified {
+		f, err := t.memoryFile(path, "cgroup.events")
+		if err != nil {
+			return 0, err
+		}
+		return f.readKey("populated")
+	}
+	f, err := t.memoryFile(path, "memory.usage_in_bytes")
+	if err != nil {
+		return 0, err
+	}
+	return f.readInt()
 }
 
 func (f file) exists() (bool, error) {

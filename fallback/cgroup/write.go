@@ -3,7 +3,9 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"strconv"
+	"syscall"
 )
 
 const memswName = "memory.memsw.limit_in_bytes"
@@ -135,6 +137,24 @@ func (t *Tree) setMemory(path string, limit int64) error {
 		return f.write(v2Limit(limit))
 	}
 	return setMemoryV1(f, held, limit)
+}
+
+// Reclaim has the kernel take so many bytes from the cgroup at path that can be
+// had without harm: page cache, and what fits into swap. It takes what it can
+// get, and nothing where the kernel offers no such thing: on v1, and on v2 before
+// Linux 5.19. Whether it was enough MemoryInUse tells.
+func (t *Tree) Reclaim(path string, bytes int64) error {
+	if !t.unified {
+		return nil
+	}
+	f, err := t.memoryFile(path, "memory.reclaim")
+	if err == nil {
+		err = f.write(strconv.FormatInt(bytes, 10))
+	}
+	if err != nil && !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, fs.ErrNotExist) { // EAGAIN: less than asked for
+		return fmt.Errorf("reclaiming memory of cgroup %q: %w", path, err)
+	}
+	return nil
 }
 
 // setMemoryV1 keeps the limit on memory plus swap, which must never be the

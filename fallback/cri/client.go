@@ -124,22 +124,10 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// Version is what a runtime says of itself.
-type Version struct {
-	RuntimeName, RuntimeVersion string
-	// APIVersion is that of CRI, such as v1.
-	APIVersion string
-}
-
-// Version asks the runtime who it is, which also tells whether it answers.
-func (c *Client) Version(ctx context.Context) (Version, error) {
-	resp, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
-	if err != nil {
-		return Version{}, fmt.Errorf("asking version of runtime: %w", err)
+// Check finds out whether the runtime answers.
+func (c *Client) Check(ctx context.Context) error {
+	if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
+		return fmt.Errorf("asking version of runtime: %w", err)
 	}
-	return Version{
-		RuntimeName:    resp.GetRuntimeName(),
-		RuntimeVersion: resp.GetRuntimeVersion(),
-		APIVersion:     resp.GetRuntimeApiVersion(),
-	}, nil
+	return nil
 }

@@ -40,12 +40,12 @@ type Container struct {
 	// the second the kubelet's.
 	Attempt      uint32
 	RestartCount int
-	// Pid is that of its first process as the host sees it, 0 when the
-	// runtime does not tell.
-	Pid int
 	// CgroupsPath is that of the OCI runtime spec, in the form of the cgroup
 	// driver; never empty.
 	CgroupsPath string
+	// CPUs and MemoryNodes are its cpuset, which only the static policies of the
+	// kubelet's CPU and memory managers set; else "".
+	CPUs, MemoryNodes string
 }
 
 // Pod finds the pod with that UID and its running containers. It asks the
@@ -163,8 +163,9 @@ func (c *Client) container(ctx context.Context, listed *runtimeapi.Container) (_
 		Name:         nameOf(listed),
 		Attempt:      listed.GetMetadata().GetAttempt(),
 		RestartCount: restartCount(listed),
-		Pid:          info.Pid,
 		CgroupsPath:  info.RuntimeSpec.Linux.CgroupsPath,
+		CPUs:         info.RuntimeSpec.Linux.Resources.CPU.CPUs,
+		MemoryNodes:  info.RuntimeSpec.Linux.Resources.CPU.Mems,
 	}, true, nil
 }
 
@@ -181,10 +182,15 @@ func restartCount(c *runtimeapi.Container) int {
 // under the key "info". CRI specifies nothing here, so other keys are looked at
 // too, and one level below.
 type verboseInfo struct {
-	Pid         int `json:"pid"`
 	RuntimeSpec struct {
 		Linux struct {
 			CgroupsPath string `json:"cgroupsPath"`
+			Resources   struct {
+				CPU struct {
+					CPUs string `json:"cpus"`
+					Mems string `json:"mems"`
+				} `json:"cpu"`
+			} `json:"resources"`
 		} `json:"linux"`
 	} `json:"runtimeSpec"`
 	Info *verboseInfo `json:"info"`

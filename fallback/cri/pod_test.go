@@ -41,7 +41,7 @@ func TestPod(t *testing.T) {
 	one := func(id, name string, attempt uint32) cri.Container {
 		return cri.Container{
 			ID: id, Name: name, Attempt: attempt, RestartCount: int(attempt),
-			Pid: 4711, CgroupsPath: "/kubepods/podu/" + id,
+			CgroupsPath: "/kubepods/podu/" + id,
 		}
 	}
 	client := connect(t, fake, cri.Options{})
@@ -74,7 +74,7 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// What a call found does not live on in the next one.
+// TestPodIsNotCached is case-71: what a call found does not live on in the next one.
 func TestPodIsNotCached(t *testing.T) {
 	socket := socketPath(t)
 	fake := func(id string) *fakeRuntime {
@@ -107,6 +107,7 @@ func TestPodIsNotCached(t *testing.T) {
 	})
 }
 
+// TestPodWithoutContainersThatEnd is case-69: those are left out.
 func TestPodWithoutContainersThatEnd(t *testing.T) {
 	fake := &fakeRuntime{
 		sandboxes: []*runtimeapi.PodSandbox{sandbox("s", "u", 0, ready)},
@@ -129,16 +130,16 @@ func TestPodWithoutContainersThatEnd(t *testing.T) {
 	}
 }
 
+// TestPodInfo is case-74: the cgroup is found without the resources that a runtime may or may not tell.
 func TestPodInfo(t *testing.T) {
-	const spec = `"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-podu.slice:crio:c"}}`
+	const spec = `"runtimeSpec":{"linux":{"cgroupsPath":"kubepods-podu.slice:crio:c","resources":{"cpu":{"shares":2,"cpus":"2-3","mems":"1"}}}}`
 	for name, tc := range map[string]struct {
 		info map[string]string
-		pid  int
 		fail bool
 	}{
-		"containerd or CRI-O": {info: map[string]string{"info": `{"pid":7,"privileged":false,` + spec + `}`}, pid: 7},
-		"nested":              {info: map[string]string{"info": `{"info":{"pid":7,` + spec + `}}`}, pid: 7},
-		"another key":         {info: map[string]string{"note": "text", "list": "[1]", "details": `{"pid":7,` + spec + `}`}, pid: 7},
+		"containerd or CRI-O": {info: map[string]string{"info": `{"pid":7,"privileged":false,` + spec + `}`}},
+		"nested":              {info: map[string]string{"info": `{"info":{"pid":7,` + spec + `}}`}},
+		"another key":         {info: map[string]string{"note": "text", "list": "[1]", "details": `{"pid":7,` + spec + `}`}},
 		"no pid":              {info: map[string]string{"info": `{` + spec + `}`}},
 		"none":                {fail: true},
 		"not JSON":            {info: map[string]string{"info": "text"}, fail: true},
@@ -161,7 +162,7 @@ func TestPodInfo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c := got.Containers[0]; c.Pid != tc.pid || c.CgroupsPath != "kubepods-podu.slice:crio:c" {
+			if c := got.Containers[0]; c.CgroupsPath != "kubepods-podu.slice:crio:c" || c.CPUs != "2-3" || c.MemoryNodes != "1" {
 				t.Errorf("got %+v", c)
 			}
 		})

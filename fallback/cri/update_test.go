@@ -18,7 +18,7 @@ func valid() cri.Resources {
 	return cri.Resources{CPUShares: 102, CPUQuota: 20000, CPUPeriod: 100000, MemoryLimit: 64 << 20, MemorySwap: 64 << 20}
 }
 
-// The request carries what was asked for and not a field more.
+// TestUpdate is case-73: the request carries what was asked for and not a field more.
 func TestUpdate(t *testing.T) {
 	for name, tc := range map[string]struct {
 		resources cri.Resources
@@ -53,6 +53,7 @@ func TestUpdate(t *testing.T) {
 	}
 }
 
+// TestUpdateRefusesResources is case-73: no field is sent as zero.
 func TestUpdateRefusesResources(t *testing.T) {
 	for name, tc := range map[string]struct {
 		field  string

@@ -3,4 +3,5 @@
 //
 // The rules are those of ResourceConfigForPod in pkg/kubelet/cm/helpers_linux.go and of calculateLinuxResources in
 // pkg/kubelet/kuberuntime/kuberuntime_container_linux.go; they are the same from Kubernetes 1.26 to 1.37.
+// `make figures` asks the kubelets of both.
 package figures

@@ -32,7 +32,13 @@ const (
 	ReasonNodeDiffers = "NodeDiffers"
 	// ReasonWriteFailed: the runtime or the kernel refused a value; the message has its words; retried.
 	ReasonWriteFailed = "WriteFailed"
-	// ReasonNotEnforced: spec.enforce is false; the kernel is left as it is.
+	// ReasonContended: somebody else undid it three times in a row, or more; tried again after pauses that grow to five minutes.
+	ReasonContended = "Contended"
+	// ReasonSandboxed: the containers do not run in their cgroups on this host, as in a sandboxed runtime. Nothing was written.
+	ReasonSandboxed = "Sandboxed"
+	// ReasonExclusiveCPUs: a Guaranteed pod that the static policy of the CPU or memory manager has pinned. Nothing was written.
+	ReasonExclusiveCPUs = "ExclusiveCPUs"
+	// ReasonNotEnforced: spec.enforce is false; the containers keep what they have.
 	ReasonNotEnforced = "NotEnforced"
 )
 
@@ -76,7 +82,8 @@ type CRIResizeSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName is immutable"
 	NodeName string `json:"nodeName"`
-	// enforce says whether the agent applies this and keeps it applied. False leaves the kernel as it is.
+	// enforce says whether the agent applies this and keeps it applied. False leaves the containers what they have; the limits of
+	// the pod's cgroup are raised once to those of before if they are lower, so that a container can be restarted.
 	// +kubebuilder:default=true
 	// +optional
 	Enforce *bool `json:"enforce,omitempty"`
@@ -164,6 +171,10 @@ type CRIResizeStatus struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +optional
 	Applied []AppliedContainer `json:"applied,omitempty"`
+	// repairs is how often what was applied no longer held and was applied again: since a container was restarted, which the kubelet
+	// does from the pod's spec, or since somebody else changed it.
+	// +optional
+	Repairs int64 `json:"repairs,omitempty"`
 }
 
 // AppliedContainer is what the agent gave one container.

@@ -24,7 +24,7 @@ func programs() []string {
 // Two builders at once are safe, the second waits; an interrupted build leaves
 // nothing that looks finished and is taken up again by the next one.
 func Binaries(ctx context.Context, v Version, progress io.Writer) (string, error) {
-	return cached(ctx, v.String(), build{version: v, programs: programs(), progress: progress})
+	return build{version: v, programs: programs(), progress: progress}.cached(ctx, v.String())
 }
 
 // Kubectl returns the path of kubectl of the newest release, built like the
@@ -32,33 +32,76 @@ func Binaries(ctx context.Context, v Version, progress io.Writer) (string, error
 func Kubectl(ctx context.Context, progress io.Writer) (string, error) {
 	all := Versions()
 	b := build{version: all[len(all)-1], programs: []string{"kubectl"}, progress: progress}
-	dir, err := cached(ctx, "kubectl-"+b.version.String(), b)
+	dir, err := b.cached(ctx, "kubectl-"+b.version.String())
 	return filepath.Join(dir, "kubectl"), err
 }
 
-// cached returns the directory name of the cache with what b builds.
-func cached(ctx context.Context, name string, b build) (string, error) {
+// product is what one directory of the cache holds.
+type product struct {
+	name string
+
+	// files are what it is complete with.
+	files []string
+
+	// what is the line of progress while it is built.
+	what     string
+	progress io.Writer
+}
+
+// cached returns the product's directory. If it is not complete, fill makes it
+// in directory out; what it leaves in work besides that helps the next one when
+// it is interrupted.
+func (p product) cached(ctx context.Context, fill func(ctx context.Context, work, out string) error) (string, error) {
 	cache, err := cacheDir()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(cache, name)
-	if b.complete(dir) {
+	dir := filepath.Join(cache, p.name)
+	if p.complete(dir) {
 		return dir, nil
 	}
-	unlock, err := lockFile(ctx, dir+".lock", b.progress)
+	unlock, err := lockFile(ctx, dir+".lock", p.progress)
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	if b.complete(dir) {
+	if p.complete(dir) {
 		return dir, nil
 	}
-	b.work = dir + ".build"
-	if err := b.run(ctx, dir); err != nil {
-		return "", fmt.Errorf("building Kubernetes %s: %w", b.version, err)
+	sayf(p.progress, "%s", p.what)
+	err = step(p.progress, p.what, func() error { return p.build(ctx, dir, fill) })
+	return dir, err
+}
+
+func (p product) complete(dir string) bool {
+	for _, file := range p.files {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			return false
+		}
 	}
-	return dir, nil
+	return true
+}
+
+func (p product) build(ctx context.Context, target string, fill func(ctx context.Context, work, out string) error) error {
+	work := target + ".build"
+	out := filepath.Join(work, "out")
+	// What a killed builder left half-written is not worth keeping.
+	if err := os.RemoveAll(out); err != nil {
+		return fmt.Errorf("clearing an interrupted build: %w", err)
+	}
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return fmt.Errorf("making the build directory: %w", err)
+	}
+	if err := fill(ctx, work, out); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(target); err != nil {
+		return fmt.Errorf("replacing an incomplete build: %w", err)
+	}
+	if err := os.Rename(out, target); err != nil {
+		return fmt.Errorf("putting what was built in place: %w", err)
+	}
+	return os.RemoveAll(work)
 }
 
 func cacheDir() (string, error) {
@@ -73,15 +116,6 @@ func cacheDir() (string, error) {
 	return dir, nil
 }
 
-func (b build) complete(dir string) bool {
-	for _, p := range b.programs {
-		if _, err := os.Stat(filepath.Join(dir, p)); err != nil {
-			return false
-		}
-	}
-	return true
-}
-
 // build is one build of programs of one release. Everything it writes is below work, with
 // a go cache of its own: it grows by more than 2 GB per release, is of use to
 // no other release, and goes away with work.
@@ -92,39 +126,25 @@ type build struct {
 	progress io.Writer
 }
 
-func (b build) run(ctx context.Context, target string) error {
-	out := filepath.Join(b.work, "out")
-	// What a killed builder left half-written is not worth keeping; its go
-	// cache is.
-	if err := os.RemoveAll(out); err != nil {
-		return fmt.Errorf("clearing an interrupted build: %w", err)
-	}
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		return fmt.Errorf("making the build directory: %w", err)
-	}
+func (b build) cached(ctx context.Context, name string) (string, error) {
 	what := fmt.Sprintf("Building Kubernetes %s (once; some minutes)", b.version)
-	sayf(b.progress, "%s", what)
-	err := step(b.progress, what, func() error {
-		if err := b.writeModule(ctx); err != nil {
-			return err
-		}
-		_, err := b.goTool(ctx, b.arguments(out)...)
-		return err
+	p := product{name: name, files: b.programs, what: what, progress: b.progress}
+	dir, err := p.cached(ctx, func(ctx context.Context, work, out string) error {
+		b.work = work
+		return b.run(ctx, out)
 	})
 	if err != nil {
-		return err
+		return "", fmt.Errorf("building Kubernetes %s: %w", b.version, err)
 	}
-	return b.finish(out, target)
+	return dir, nil
 }
 
-func (b build) finish(out, target string) error {
-	if err := os.RemoveAll(target); err != nil {
-		return fmt.Errorf("replacing an incomplete build: %w", err)
+func (b build) run(ctx context.Context, out string) error {
+	if err := b.writeModule(ctx); err != nil {
+		return err
 	}
-	if err := os.Rename(out, target); err != nil {
-		return fmt.Errorf("putting the binaries in place: %w", err)
-	}
-	return os.RemoveAll(b.work)
+	_, err := b.goTool(ctx, b.arguments(out)...)
+	return err
 }
 
 // writeModule generates the go.mod from that of the release itself.

@@ -86,7 +86,9 @@ func (s state) makeCgroups() error {
 	}
 	children := []string{"system"}
 	for _, n := range s.Config.Nodes {
-		children = append(children, n.Name)
+		if n.VM == "" {
+			children = append(children, n.Name)
+		}
 	}
 	for _, h := range all {
 		for _, child := range children {

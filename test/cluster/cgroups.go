@@ -45,7 +45,7 @@ func (c *Cluster) Cgroup(ctx context.Context, pod *corev1.Pod, container string)
 	if err != nil {
 		return Cgroup{}, fmt.Errorf("finding the cgroup of %q: %w", what, err)
 	}
-	figures, err := readCgroup(dir)
+	figures, err := c.ReadCgroup(ctx, pod.Spec.NodeName, dir)
 	if err != nil {
 		return Cgroup{}, fmt.Errorf("reading the cgroup of %q: %w", what, err)
 	}
@@ -110,6 +110,72 @@ func containerCgroup(ctx context.Context, runtime runtimeapi.RuntimeServiceClien
 	return parseCgroupsPath(status.GetInfo())
 }
 
+// ReadCgroup reads what the kernel of a node holds for a CgroupPath. It asks
+// nobody but the kernel, so that it is as fast as a test needs that compares
+// what is said with what is, at one moment.
+func (c *Cluster) ReadCgroup(ctx context.Context, node, dir string) (Cgroup, error) {
+	n, i, err := c.snapshot().node(node)
+	switch {
+	case err != nil:
+		return Cgroup{}, err
+	case n.VM != "":
+		return c.snapshot().readMachineCgroup(ctx, i, dir)
+	default:
+		return readCgroup(dir)
+	}
+}
+
+// KillContainer ends every process of a container, as kill -9 does.
+func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, container string) error {
+	dir, err := c.CgroupPath(ctx, pod, container)
+	if err != nil {
+		return err
+	}
+	n, _, err := c.snapshot().node(pod.Spec.NodeName)
+	if err != nil {
+		return err
+	}
+	mount, err := n.processCgroups()
+	if err != nil {
+		return err
+	}
+	_, err = c.Exec(ctx, n.Name, "sh", "-c", `kill -9 $(cat "$0")`, filepath.Join(mount, dir, "cgroup.procs"))
+	return err
+}
+
+// processCgroups is the mount of a hierarchy on a node in which every container
+// has a cgroup.
+func (n Node) processCgroups() (string, error) {
+	if n.VM != "" {
+		return machineCgroups, nil
+	}
+	all, err := hierarchies()
+	if err != nil {
+		return "", err
+	}
+	pids, err := controller(all, "pids")
+	return pids.mount, err
+}
+
+// machineCgroups is where a machine has its one hierarchy.
+const machineCgroups = "/sys/fs/cgroup"
+
+// readMachineCgroup reads all in one go: it takes a machine long to start a
+// program.
+func (s state) readMachineCgroup(ctx context.Context, i int, dir string) (Cgroup, error) {
+	argv := []string{"cat"}
+	for _, file := range []string{"cpu.weight", "cpu.max", "memory.max"} {
+		argv = append(argv, filepath.Join(machineCgroups, dir, file))
+	}
+	out, err := s.runInMachine(ctx, i, argv)
+	if err != nil {
+		return Cgroup{}, fmt.Errorf("%w%s", err, lastLines(out, 3))
+	}
+	figures := Cgroup{Path: dir}
+	err = parseFigures(out, &figures.CPUWeight, &figures.CPUQuota, &figures.CPUPeriod, &figures.MemoryLimit)
+	return figures, err
+}
+
 func readCgroup(dir string) (Cgroup, error) {
 	all, err := hierarchies()
 	if err != nil {
@@ -129,10 +195,6 @@ func readCgroup(dir string) (Cgroup, error) {
 	}
 	return readCgroupV1(dir, cpuDir, memoryDir)
 }
-
-// ReadCgroup reads what the kernel holds for a CgroupPath. It asks nobody but the kernel, so that it is as fast as a test needs
-// that compares what is said with what is, at one moment.
-func ReadCgroup(dir string) (Cgroup, error) { return readCgroup(dir) }
 
 func readCgroupV1(dir, cpuDir, memoryDir string) (Cgroup, error) {
 	figures := Cgroup{Path: dir}
@@ -159,21 +221,30 @@ func readCgroupV2(dir, abs string) (Cgroup, error) {
 	return figures, err
 }
 
-// readFigure reads the numbers in a cgroup file; "max" is -1.
+// readFigure reads the numbers in a cgroup file.
 func readFigure(file string, into ...*int64) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	fields := strings.Fields(string(data))
+	if err := parseFigures(string(data), into...); err != nil {
+		return fmt.Errorf("reading %q: %w", file, err)
+	}
+	return nil
+}
+
+// parseFigures reads as many numbers as there are places for them; "max" is -1.
+func parseFigures(text string, into ...*int64) error {
+	fields := strings.Fields(text)
 	if len(fields) != len(into) {
-		return fmt.Errorf("reading %q: %q holds not %d numbers", file, data, len(into))
+		return fmt.Errorf("%q holds not %d numbers", text, len(into))
 	}
 	for i, field := range fields {
+		var err error
 		if field == "max" {
 			*into[i] = -1
 		} else if *into[i], err = strconv.ParseInt(field, 10, 64); err != nil {
-			return fmt.Errorf("reading %q: %w", file, err)
+			return err
 		}
 	}
 	return nil

@@ -72,3 +72,28 @@ func TestParseCgroupsPath(t *testing.T) {
 		}
 	}
 }
+
+func TestExpandSlice(t *testing.T) {
+	for path, want := range map[string]string{
+		"/kubepods/burstable/podx/abc":                       "/kubepods/burstable/podx/abc",
+		"kubepods.slice:cri:abc":                             "/kubepods.slice/cri-abc.scope",
+		"kubepods-burstable-pod1_2.slice:cri-containerd:abc": "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope",
+	} {
+		if got := expandSlice(path); got != want {
+			t.Errorf("%s: got %s, want %s", path, got, want)
+		}
+	}
+}
+
+func TestParseFigures(t *testing.T) {
+	var weight, quota, period, memory int64
+	err := parseFigures("8\nmax 100000\n134217728\n", &weight, &quota, &period, &memory)
+	if err != nil || weight != 8 || quota != -1 || period != 100000 || memory != 134217728 {
+		t.Errorf("got %d, %d of %d, %d, %v", weight, quota, period, memory, err)
+	}
+	for _, bad := range []string{"", "8", "8 x 100000 1", "8 max 100000 1 2"} {
+		if parseFigures(bad, &weight, &quota, &period, &memory) == nil {
+			t.Errorf("read figures from %q", bad)
+		}
+	}
+}

@@ -28,7 +28,8 @@ import (
 
 // TestCluster runs the releases under test side by side, the last with a node
 // of the first one's kubelet too, does to them what suites will do, and checks
-// that nothing is left.
+// that nothing is left. In virtual machines it runs them one after the other,
+// with one node each.
 func TestCluster(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("needs root")
@@ -40,18 +41,20 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	all := releases()
-	oldest, newest := all[0], all[len(all)-1]
+	oldest, newest, vm := all[0], all[len(all)-1], nodeVM(t)
 	t.Run("group", func(t *testing.T) {
 		for i, release := range all {
-			config := cluster.Config{Name: fmt.Sprintf("test-%d", i), Kubernetes: release}
-			if release == newest {
+			config := cluster.Config{Name: fmt.Sprintf("test-%d", i), Kubernetes: release, Nodes: []cluster.Node{{Name: "n1", VM: vm}}}
+			if release == newest && vm == "" {
 				config.Nodes = []cluster.Node{
 					{Name: "n1", Labels: map[string]string{"topology.kubernetes.io/region": "west"}},
 					{Name: "old", Kubernetes: oldest, Kubelet: map[string]any{"syncFrequency": "2s"}},
 				}
 			}
 			t.Run(release, func(t *testing.T) {
-				t.Parallel()
+				if vm == "" {
+					t.Parallel()
+				}
 				testCluster(t, config)
 			})
 		}
@@ -71,6 +74,16 @@ func releases() []string {
 		return []string{"1.26", "1.37"}
 	}
 	return list
+}
+
+// nodeVM is the kind of the nodes under test.
+func nodeVM(t *testing.T) string {
+	t.Helper()
+	vm, err := cluster.ParseVM(os.Getenv("PODRESIZE_NODE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return vm
 }
 
 func testCluster(t *testing.T, config cluster.Config) {
@@ -96,28 +109,24 @@ func testCluster(t *testing.T, config cluster.Config) {
 	if _, err := cluster.Start(ctx, other); err == nil || !strings.Contains(err.Error(), "another configuration") {
 		t.Errorf("starting it with other gates: %v", err)
 	}
-	nodes := config.Nodes
-	if len(nodes) == 0 {
-		nodes = []cluster.Node{{Name: "n1"}}
-	}
-	checkVersions(t, c, config, nodes)
-	for _, n := range nodes {
+	checkVersions(t, c, config)
+	for _, n := range config.Nodes {
 		checkNode(t, c, n)
 	}
-	checkManifests(t, c, len(nodes))
+	checkManifests(t, c, len(config.Nodes))
 	checkExec(t, c)
 	checkAudit(t, c)
 	checkControlPlane(t, c)
 }
 
 // checkVersions: every component says the release that was asked for.
-func checkVersions(t *testing.T, c *cluster.Cluster, config cluster.Config, nodes []cluster.Node) {
+func checkVersions(t *testing.T, c *cluster.Cluster, config cluster.Config) {
 	t.Helper()
 	info, err := c.Client().Discovery().ServerVersion()
 	if err != nil || !strings.HasPrefix(info.GitVersion, "v"+config.Kubernetes+".") {
 		t.Errorf("API server says version %v, %v", info, err)
 	}
-	for _, want := range nodes {
+	for _, want := range config.Nodes {
 		node, err := c.Client().CoreV1().Nodes().Get(t.Context(), want.Name, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -170,8 +179,35 @@ func checkNode(t *testing.T, c *cluster.Cluster, node cluster.Node) {
 	if err != nil || now.Status.ContainerStatuses[0].RestartCount != 0 {
 		t.Errorf("the pod did not outlive its kubelet and containerd: %v, %v", now.Status, err)
 	}
+	checkCommand(t, c, node.Name)
+	if err := c.KillContainer(ctx, pod, "app"); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.WaitPod(ctx, pod.Namespace, pod.Name, runsAgain); err != nil {
+		t.Error(err)
+	}
 	if err := c.DeletePod(ctx, pod); err != nil {
 		t.Error(err)
+	}
+}
+
+func runsAgain(pod *corev1.Pod) error {
+	if s := pod.Status.ContainerStatuses[0]; s.RestartCount != 1 || !s.Ready {
+		return fmt.Errorf("%d restarts, ready %t", s.RestartCount, s.Ready)
+	}
+	return nil
+}
+
+// checkCommand: commands run on the node itself, and their failures are told.
+func checkCommand(t *testing.T, c *cluster.Cluster, node string) {
+	t.Helper()
+	out, err := c.Exec(t.Context(), node, "ls", "/run/containerd/containerd.sock")
+	if err != nil || out != "/run/containerd/containerd.sock\n" {
+		t.Errorf("looking for the node's containerd: %q, %v", out, err)
+	}
+	_, err = c.Exec(t.Context(), node, "ls", "/nowhere")
+	if err == nil || !strings.Contains(err.Error(), "/nowhere") {
+		t.Errorf("a command that fails: %v", err)
 	}
 }
 
@@ -182,8 +218,8 @@ func checkFigures(t *testing.T, c *cluster.Cluster, pod *corev1.Pod) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.CPUWeight == 0 && got.CPUShares != 204 {
-			t.Errorf("%q has shares %d, not 204", container, got.CPUShares)
+		if got.CPUWeight != 8 && got.CPUShares != 204 { // v2, v1
+			t.Errorf("%q has weight %d and shares %d, not 8 or 204", container, got.CPUWeight, got.CPUShares)
 		}
 		if got.CPUQuota != 20000 || got.CPUPeriod != 100000 || got.MemoryLimit != 64<<20 {
 			t.Errorf("%q has %+v", container, got)

@@ -52,8 +52,19 @@ func (p *Component) Running() bool {
 func (p *Component) Log() string { return p.cluster.snapshot().files().log(p.key) }
 
 // Signal sends a signal, SIGSTOP say, and does not wait for anything.
-func (p *Component) Signal(sig syscall.Signal) error {
+func (p *Component) Signal(ctx context.Context, sig syscall.Signal) error {
+	if node, program, _ := strings.Cut(p.key, "/"); p.inMachine() {
+		return p.cluster.signalInMachine(ctx, node, program, sig)
+	}
 	return p.cluster.snapshot().Components[p.key].Process.signal(sig)
+}
+
+// inMachine says whether the process itself is in a virtual machine, and what
+// is on this machine only stands for it.
+func (p *Component) inMachine() bool {
+	node, program, _ := strings.Cut(p.key, "/")
+	n, _, err := p.cluster.snapshot().node(node)
+	return err == nil && n.VM != "" && (program == "containerd" || program == "kubelet")
 }
 
 // Kill is kill -9; it returns when the process is gone.
@@ -72,11 +83,13 @@ func (p *Component) Stop(ctx context.Context) error {
 }
 
 func (p *Component) end(ctx context.Context, sig syscall.Signal) error {
-	process := p.cluster.snapshot().Components[p.key].Process
-	if err := process.signal(sig); err != nil {
+	if !p.Running() {
+		return nil
+	}
+	if err := p.Signal(ctx, sig); err != nil {
 		return err
 	}
-	if err := process.wait(ctx); err != nil {
+	if err := p.cluster.snapshot().Components[p.key].Process.wait(ctx); err != nil {
 		return fmt.Errorf("ending %q: %w", p.key, err)
 	}
 	return nil
@@ -129,9 +142,10 @@ type launchPlan struct {
 	healthy func(context.Context) error
 }
 
-// launch starts a component and waits until it is healthy.
+// launch starts a component and waits until it is healthy. On a busy machine
+// the start of a virtual one takes more than a minute.
 func (c *Cluster) launch(ctx context.Context, key string) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 4*time.Minute)
 	defer cancel()
 	plan, err := c.plan(ctx, key)
 	if err != nil {
@@ -194,13 +208,17 @@ func (c *Cluster) plan(ctx context.Context, key string) (launchPlan, error) {
 		return launchPlan{}, err
 	}
 	switch program {
+	case "machine":
+		return c.machinePlan(ctx, i)
+	case "socket":
+		return launchPlan{s.socketCommand(i), func(context.Context) error { return s.socketHealthy(node) }}, nil
 	case "mounts":
 		return launchPlan{s.mountsCommand(node), func(context.Context) error { return c.snapshot().mountsHealthy(node) }}, nil
 	case "containerd":
-		return launchPlan{s.containerdCommand(node), func(ctx context.Context) error { return s.containerdHealthy(ctx, node) }}, nil
+		return launchPlan{s.containerdCommand(i), func(ctx context.Context) error { return s.containerdHealthy(ctx, node) }}, nil
 	default:
 		err := errors.Join(s.writeKubelet(node, version, settings.Gates), c.forgetHeartbeat(ctx, node))
-		return launchPlan{s.kubeletCommand(node, bin, version), func(ctx context.Context) error { return c.kubeletHealthy(ctx, i) }}, err
+		return launchPlan{s.kubeletCommand(i, bin, version), func(ctx context.Context) error { return c.kubeletHealthy(ctx, i) }}, err
 	}
 }
 

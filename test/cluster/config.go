@@ -46,12 +46,35 @@ type Node struct {
 	// know the same gates. An empty map means none.
 	Gates map[string]bool
 
+	// VM, if it is not empty, puts the node into a virtual machine with cgroup
+	// v2 and systemd, and is the cgroup driver there: VMCgroupfs or VMSystemd.
+	// Such a node is slow, and its machine takes 2.5 GB.
+	VM string `json:",omitempty"`
+
 	// Labels are added to the Node object.
 	Labels map[string]string `json:",omitempty"`
 
 	// Kubelet overrides fields of the KubeletConfiguration, by their JSON
 	// names at top level, as in {"syncFrequency": "2s"}.
 	Kubelet map[string]any `json:",omitempty"`
+}
+
+// The cgroup drivers of nodes in virtual machines.
+const (
+	VMCgroupfs = "cgroupfs"
+	VMSystemd  = "systemd"
+)
+
+// ParseVM reads what kind of nodes to test on: "" is this machine's own, "vm"
+// and "vm-systemd" are virtual machines with the cgroup drivers VMCgroupfs and
+// VMSystemd. The result is Node.VM.
+func ParseVM(kind string) (string, error) {
+	known := map[string]string{"": "", "vm": VMCgroupfs, "vm-systemd": VMSystemd}
+	vm, found := known[kind]
+	if !found {
+		return "", fmt.Errorf("no kind of nodes %q: choose vm, vm-systemd or nothing", kind)
+	}
+	return vm, nil
 }
 
 // complete is c with every default filled in, so that two configurations that
@@ -122,6 +145,9 @@ func (c Config) validate() error {
 			errs = append(errs, fmt.Errorf("node name %q: used twice", n.Name))
 		}
 		seen[n.Name] = true
+		if !slices.Contains([]string{"", VMCgroupfs, VMSystemd}, n.VM) {
+			errs = append(errs, fmt.Errorf("node %q: vm %q: must be %s or %s", n.Name, n.VM, VMCgroupfs, VMSystemd))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -135,23 +161,39 @@ func validateName(what, name string) error {
 	return nil
 }
 
-// ParseNodes reads nodes as "NAME[=RELEASE][:GATE=true|false]...", separated by
-// commas or spaces: "n1,n2=1.33,n3=1.31:InPlacePodVerticalScaling=true".
+// ParseNodes reads nodes as "NAME[=RELEASE][:vm=DRIVER][:GATE=true|false]...",
+// separated by commas or spaces:
+// "n1,n2=1.33,n3=1.31:InPlacePodVerticalScaling=true,n4=1.30:vm=systemd".
 func ParseNodes(text string) ([]Node, error) {
 	var nodes []Node
 	for _, item := range strings.FieldsFunc(text, separator) {
-		head, gates, given := strings.Cut(item, ":")
+		head, options, _ := strings.Cut(item, ":")
 		name, release, _ := strings.Cut(head, "=")
 		node := Node{Name: name, Kubernetes: release}
-		if given {
-			var err error
-			if node.Gates, err = ParseGates(strings.ReplaceAll(gates, ":", ",")); err != nil {
-				return nil, fmt.Errorf("node %q: %w", name, err)
-			}
+		if err := node.parseOptions(options); err != nil {
+			return nil, fmt.Errorf("node %q: %w", name, err)
 		}
 		nodes = append(nodes, node)
 	}
 	return nodes, nil
+}
+
+// parseOptions reads what ParseNodes has after the first colon.
+func (n *Node) parseOptions(text string) error {
+	var gates []string
+	for option := range strings.SplitSeq(text, ":") {
+		if driver, found := strings.CutPrefix(option, "vm="); found {
+			n.VM = driver
+		} else if option != "" {
+			gates = append(gates, option)
+		}
+	}
+	if len(gates) == 0 {
+		return nil
+	}
+	var err error
+	n.Gates, err = ParseGates(strings.Join(gates, ","))
+	return err
 }
 
 func separator(r rune) bool { return r == ',' || r == ' ' }

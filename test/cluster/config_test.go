@@ -42,6 +42,7 @@ func TestConfigRefusals(t *testing.T) {
 		`node name ""`:                 {Kubernetes: "1.26", Nodes: []Node{{}}},
 		`node name "a": used twice`:    {Kubernetes: "1.26", Nodes: []Node{{Name: "a"}, {Name: "a"}}},
 		`node name "system": reserved`: {Kubernetes: "1.26", Nodes: []Node{{Name: "system"}}},
+		`node "a": vm "lxc": must be`:  {Kubernetes: "1.26", Nodes: []Node{{Name: "a", VM: "lxc"}}},
 	} {
 		if _, err := config.complete(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %s", err, want)
@@ -85,18 +86,31 @@ func TestParseGates(t *testing.T) {
 }
 
 func TestParseNodes(t *testing.T) {
-	got, err := ParseNodes("n1,n2=1.33 n3=1.31:A=true:B=false,n4:A=false")
+	got, err := ParseNodes("n1,n2=1.33 n3=1.31:A=true:B=false,n4:A=false,n5:vm=systemd,n6=1.30:vm=cgroupfs:A=true")
 	want := []Node{
 		{Name: "n1"},
 		{Name: "n2", Kubernetes: "1.33"},
 		{Name: "n3", Kubernetes: "1.31", Gates: map[string]bool{"A": true, "B": false}},
 		{Name: "n4", Gates: map[string]bool{"A": false}},
+		{Name: "n5", VM: VMSystemd},
+		{Name: "n6", Kubernetes: "1.30", VM: VMCgroupfs, Gates: map[string]bool{"A": true}},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)
 	}
 	if _, err := ParseNodes("n1:A"); err == nil || !strings.Contains(err.Error(), `node "n1": feature gate "A"`) {
 		t.Errorf("a gate without a value: %v", err)
+	}
+}
+
+func TestParseVM(t *testing.T) {
+	for kind, want := range map[string]string{"": "", "vm": VMCgroupfs, "vm-systemd": VMSystemd} {
+		if got, err := ParseVM(kind); err != nil || got != want {
+			t.Errorf("%q: got %q, %v", kind, got, err)
+		}
+	}
+	if _, err := ParseVM("systemd"); err == nil {
+		t.Error("took a kind that does not exist")
 	}
 }
 

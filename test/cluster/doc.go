@@ -17,6 +17,9 @@
 // index, its own loopback addresses. A cluster lives in StateDir/<name>, and
 // any process can Open or Down it.
 //
+// A node can also be in a virtual machine, with cgroup v2 and systemd whatever
+// this machine has (Node.VM). It is used in the same way.
+//
 // What makes a clean end possible after a Ctrl-C or a kill -9 at any moment:
 //
 //   - Every process of a cluster is born in a cgroup of that cluster and its
@@ -28,7 +31,8 @@
 //
 // One file per question: which releases there are (versions.go), how they are
 // built (module.go, binaries.go), what the user asks for (config.go), how a
-// cluster comes up (start.go, controlplane.go, node.go, certs.go) and goes
-// (down.go, host.go), what a test does with it (client.go, pods.go, apply.go,
-// images.go, cgroups.go, audit.go, component.go).
+// cluster comes up (start.go, controlplane.go, node.go, certs.go; machine.go,
+// machineimage.go) and goes (down.go, host.go), what a test does with it
+// (client.go, pods.go, apply.go, images.go, cgroups.go, audit.go,
+// component.go).
 package cluster

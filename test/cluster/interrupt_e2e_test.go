@@ -19,11 +19,15 @@ import (
 // TestInterruptedStart: a start that is interrupted cleans up after itself, and
 // one that is killed is cleaned up by the next down or start, wherever it was.
 func TestInterruptedStart(t *testing.T) {
-	command := buildCommand(t)
+	command, vm := buildCommand(t), nodeVM(t)
+	nodes := "--nodes=n1,n2"
+	if vm != "" {
+		nodes = "--nodes=n1:vm=" + vm
+	}
 	before := snapshot(t)
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGKILL} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second} {
-			interrupt(t, command, signal, after)
+			interrupt(t, command, nodes, signal, after)
 			if signal == syscall.SIGKILL {
 				if err := cluster.Down(t.Context(), "test-cut", t.Output()); err != nil {
 					t.Fatal(err)
@@ -34,8 +38,9 @@ func TestInterruptedStart(t *testing.T) {
 			}
 		}
 	}
-	interrupt(t, command, syscall.SIGKILL, 2*time.Second)
-	c, err := cluster.Start(t.Context(), cluster.Config{Name: "test-cut", Kubernetes: releases()[0], Progress: t.Output()})
+	interrupt(t, command, nodes, syscall.SIGKILL, 2*time.Second)
+	config := cluster.Config{Name: "test-cut", Kubernetes: releases()[0], Nodes: []cluster.Node{{Name: "n1", VM: vm}}, Progress: t.Output()}
+	c, err := cluster.Start(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +53,9 @@ func TestInterruptedStart(t *testing.T) {
 }
 
 // interrupt runs the command as a shell does and ends it after a while.
-func interrupt(t *testing.T, command string, signal syscall.Signal, after time.Duration) {
+func interrupt(t *testing.T, command, nodes string, signal syscall.Signal, after time.Duration) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), command, "up", "--name=test-cut", "--kubernetes="+releases()[0], "--nodes=n1,n2")
+	cmd := exec.CommandContext(t.Context(), command, "up", "--name=test-cut", "--kubernetes="+releases()[0], nodes)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Stderr = io.Discard
 	if err := cmd.Start(); err != nil {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -52,18 +54,23 @@ func (s state) mountsHealthy(node string) error {
 	return nil
 }
 
-// inNode runs a command in the mount namespace of a node.
-func (s state) inNode(node string, argv ...string) []string {
-	holder := s.Components[node+"/mounts"].Process.PID
+// inNode is a command that runs another one on a node: in its mount namespace
+// or in its machine.
+func (s state) inNode(i int, argv ...string) []string {
+	n := s.Config.Nodes[i]
+	if n.VM != "" {
+		return s.inMachine(i, argv)
+	}
+	holder := s.Components[n.Name+"/mounts"].Process.PID
 	return append([]string{"nsenter", "--target=" + strconv.Itoa(holder), "--mount", "--"}, argv...)
 }
 
-func (s state) containerdCommand(node string) []string {
-	return s.inNode(node, "containerd", "--config="+s.files().node(node, "containerd.toml"))
+func (s state) containerdCommand(i int) []string {
+	return s.inNode(i, "containerd", "--config="+s.files().node(s.Config.Nodes[i].Name, "containerd.toml"))
 }
 
-func (s state) kubeletCommand(node, bin string, version Version) []string {
-	f := s.files()
+func (s state) kubeletCommand(i int, bin string, version Version) []string {
+	f, node := s.files(), s.Config.Nodes[i].Name
 	argv := []string{
 		filepath.Join(bin, "kubelet"),
 		"--config=" + f.node(node, "kubelet.json"),
@@ -77,7 +84,7 @@ func (s state) kubeletCommand(node, bin string, version Version) []string {
 	if version.Before(27) {
 		argv = append(argv, "--container-runtime-endpoint=unix:///run/containerd/containerd.sock")
 	}
-	return s.inNode(node, argv...)
+	return s.inNode(i, argv...)
 }
 
 // kubeletHealthy: it says so, and its node is Ready.
@@ -122,7 +129,7 @@ func (s state) dial(node string) (*grpc.ClientConn, error) {
 // writeNode makes the directories and the configuration of a node.
 func (s state) writeNode(i int) error {
 	n, f := s.Config.Nodes[i], s.files()
-	dirs := []string{f.node(n.Name, "cni"), f.node(n.Name, "plugins")}
+	dirs := []string{f.node(n.Name, "cni"), f.node(n.Name, "plugins"), f.node(n.Name, "containerd")}
 	for _, point := range mountPoints() {
 		dirs = append(dirs, f.covering(n.Name, point))
 	}
@@ -135,7 +142,7 @@ func (s state) writeNode(i int) error {
 		return err
 	}
 	config := f.node(n.Name, "containerd.toml")
-	if err := os.WriteFile(config, []byte(s.containerdConfig(n.Name)), 0o644); err != nil {
+	if err := os.WriteFile(config, []byte(s.containerdConfig(n)), 0o644); err != nil {
 		return fmt.Errorf("writing %q: %w", config, err)
 	}
 	return nil
@@ -143,8 +150,8 @@ func (s state) writeNode(i int) error {
 
 // containerdConfig: the settings about oom scores are for machines that do not
 // grant CAP_SYS_RESOURCE.
-func (s state) containerdConfig(node string) string {
-	f := s.files()
+func (s state) containerdConfig(n Node) string {
+	f, node := s.files(), n.Name
 	return fmt.Sprintf(`version = 2
 root = %q
 state = "/run/containerd"
@@ -176,9 +183,9 @@ oom_score = 0
   runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-  SystemdCgroup = false
+  SystemdCgroup = %t
   Root = "/run/containerd/runc"
-`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"))
+`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), n.VM == VMSystemd)
 }
 
 // cniConfig is a bridge without an address: a node is not Ready without a pod
@@ -214,7 +221,8 @@ func (s state) writeKubelet(node string, version Version, gates map[string]bool)
 }
 
 func (s state) kubeletConfig(i int, version Version) map[string]any {
-	f, node := s.files(), s.Config.Nodes[i].Name
+	f, n := s.files(), s.Config.Nodes[i]
+	node := n.Name
 	config := map[string]any{
 		"apiVersion":         "kubelet.config.k8s.io/v1beta1",
 		"kind":               "KubeletConfiguration",
@@ -226,8 +234,7 @@ func (s state) kubeletConfig(i int, version Version) map[string]any {
 			"anonymous": map[string]any{"enabled": false},
 			"x509":      map[string]any{"clientCAFile": f.cert("ca")},
 		},
-		"cgroupDriver":           "cgroupfs",
-		"cgroupRoot":             "/" + cgroupTop + "/" + s.Config.Name + "/" + node,
+		"cgroupDriver":           cmp.Or(n.VM, VMCgroupfs),
 		"failSwapOn":             false,
 		"oomScoreAdj":            0,
 		"makeIPTablesUtilChains": false,
@@ -236,6 +243,9 @@ func (s state) kubeletConfig(i int, version Version) map[string]any {
 		// A full disk is the machine's trouble and would only look like ours.
 		"evictionHard":                map[string]string{"memory.available": "100Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%"},
 		"imageGCHighThresholdPercent": 100,
+	}
+	if n.VM == "" {
+		config["cgroupRoot"] = "/" + cgroupTop + "/" + s.Config.Name + "/" + node
 	}
 	if !version.Before(27) {
 		config["containerRuntimeEndpoint"] = "unix:///run/containerd/containerd.sock"
@@ -263,5 +273,23 @@ func parseCgroupsPath(info map[string]string) (string, error) {
 	if v.RuntimeSpec.Linux.CgroupsPath == "" {
 		return "", fmt.Errorf("the verbose answer of CRI holds no cgroupsPath")
 	}
-	return v.RuntimeSpec.Linux.CgroupsPath, nil
+	return expandSlice(v.RuntimeSpec.Linux.CgroupsPath), nil
+}
+
+// expandSlice is the cgroup that systemd makes of "SLICE:PREFIX:NAME", which is
+// how runc is told of it where systemd is the cgroup driver: a-b.slice is in
+// a.slice. Other paths stay what they are.
+func expandSlice(path string) string {
+	slice, unit, found := strings.Cut(path, ":")
+	if !found {
+		return path
+	}
+	prefix, name, _ := strings.Cut(unit, ":")
+	dir, parent := "/", ""
+	for part := range strings.SplitSeq(strings.TrimSuffix(slice, ".slice"), "-") {
+		parent += part
+		dir = filepath.Join(dir, parent+".slice")
+		parent += "-"
+	}
+	return filepath.Join(dir, prefix+"-"+name+".scope")
 }

@@ -32,9 +32,14 @@ func packages() map[string]string {
 	}
 }
 
-func missingPackages() []string {
+// machinePackages are what nodes in virtual machines take besides.
+func machinePackages() map[string]string {
+	return map[string]string{"qemu-system-x86": "qemu-system-x86_64", "debootstrap": "debootstrap", "curl": "curl"}
+}
+
+func missingPackages(packages map[string]string) []string {
 	var missing []string
-	for name, program := range packages() {
+	for name, program := range packages {
 		if _, err := exec.LookPath(program); err != nil {
 			missing = append(missing, name)
 		}
@@ -45,8 +50,8 @@ func missingPackages() []string {
 
 // ensurePackages installs what is missing, where that can be done with apt-get;
 // elsewhere the error names it.
-func ensurePackages(ctx context.Context, progress io.Writer) error {
-	missing := missingPackages()
+func ensurePackages(ctx context.Context, packages map[string]string, progress io.Writer) error {
+	missing := missingPackages(packages)
 	if len(missing) == 0 {
 		return nil
 	}

@@ -102,8 +102,13 @@ func (c *Cluster) Socket(node string) (string, error) {
 
 // provide makes sure that everything to run is on this machine.
 func provide(ctx context.Context, config Config) error {
-	if err := ensurePackages(ctx, config.Progress); err != nil {
+	if err := ensurePackages(ctx, packages(), config.Progress); err != nil {
 		return err
+	}
+	if slices.ContainsFunc(config.Nodes, func(n Node) bool { return n.VM != "" }) {
+		if err := provideMachines(ctx, config.Progress); err != nil {
+			return err
+		}
 	}
 	releases := map[string]bool{config.Kubernetes: true}
 	for _, n := range config.Nodes {
@@ -185,7 +190,7 @@ func (c *Cluster) bringUp(ctx context.Context) error {
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.launchAll(groupCtx, "etcd", "kube-apiserver") })
 	for _, n := range nodes {
-		group.Go(func() error { return c.launchAll(groupCtx, n.Name+"/mounts", n.Name+"/containerd") })
+		group.Go(func() error { return c.launchAll(groupCtx, append(n.ground(), n.Name+"/containerd")...) })
 	}
 	if err := group.Wait(); err != nil {
 		return err
@@ -256,11 +261,21 @@ func (c Config) components() map[string]component {
 		all[name] = component{Kubernetes: c.Kubernetes, Gates: c.Gates}
 	}
 	for _, n := range c.Nodes {
-		all[n.Name+"/mounts"] = component{}
-		all[n.Name+"/containerd"] = component{}
+		for _, key := range append(n.ground(), n.Name+"/containerd") {
+			all[key] = component{}
+		}
 		all[n.Name+"/kubelet"] = component{Kubernetes: n.Kubernetes, Gates: n.Gates}
 	}
 	return all
+}
+
+// ground are the components that the others of a node stand on, in the order
+// of their start.
+func (n Node) ground() []string {
+	if n.VM != "" {
+		return []string{n.Name + "/machine", n.Name + "/socket"}
+	}
+	return []string{n.Name + "/mounts"}
 }
 
 // snapshot is the state now, safe to read.

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/setting"
 )
 
@@ -45,6 +46,17 @@ func TestKubernetes(t *testing.T) {
 			t.Run("Rights", e.testRights)
 			t.Run("CLI", e.testCLI)
 			t.Run("PodReplaced", e.testPodReplaced)
+			if e.path == resize.PathCRI {
+				t.Run("Faults", e.testFaults)
+				t.Run("Weights", e.testWeights)
+				t.Run("Quotas", e.testQuotas)
+				t.Run("Rows", e.testRows)
+				t.Run("AgentPod", e.testAgentPod)
+				if bySystemd() {
+					t.Run("Reload", e.testReload)
+				}
+			}
+			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
 		})
@@ -66,9 +78,7 @@ func namedSettings() ([]setting.Setting, error) {
 }
 
 // clusterName lets two people run the suites on one machine.
-func clusterName(s setting.Setting) string {
-	return os.Getenv("PODRESIZE_CLUSTER_PREFIX") + s.Config.Name
-}
+func clusterName(name string) string { return os.Getenv("PODRESIZE_CLUSTER_PREFIX") + name }
 
 // keep says that clusters are to be left running, to look into them.
 func keep() bool { return os.Getenv("PODRESIZE_KEEP") != "" }
@@ -105,8 +115,12 @@ func takeDown() {
 	if err != nil {
 		return // nothing was started
 	}
+	names := []string{staticName}
 	for _, s := range all {
-		if err := takeDownCluster(context.Background(), clusterName(s), os.Stderr); err != nil {
+		names = append(names, s.Config.Name)
+	}
+	for _, name := range names {
+		if err := takeDownCluster(context.Background(), clusterName(name), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

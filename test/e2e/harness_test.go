@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -70,8 +71,15 @@ type env struct {
 // start brings a fresh cluster up, with the roles of a caller on it, and sees to its end.
 func start(t *testing.T, s setting.Setting, podresize string) *env {
 	t.Helper()
+	vm, err := cluster.ParseVM(os.Getenv("PODRESIZE_NODE"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	config := s.Config
-	config.Name = clusterName(s)
+	config.Name = clusterName(s.Config.Name)
+	if vm != "" {
+		config.Nodes = []cluster.Node{{Name: "n1", VM: vm}}
+	}
 	e := startWith(t, config)
 	e.minor, e.podresize = s.Minor, podresize
 	return e.on(s.Nodes[0])
@@ -175,13 +183,16 @@ func (e *env) bindResizer(t *testing.T) {
 	if _, err := e.Client().RbacV1().RoleBindings(v1alpha1.AgentNamespace).Create(t.Context(), agents, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	nodes := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: resizers}, Subjects: subjects, RoleRef: ref("podresize-resizer-nodes")}
-	if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), nodes, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
+	for _, role := range []string{"podresize-resizer-nodes", "podresize-resizer-room"} {
+		binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: role}, Subjects: subjects, RoleRef: ref(role)}
+		if _, err := e.Client().RbacV1().ClusterRoleBindings().Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
 	}
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "get", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "get", Resource: "nodes"})
+	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Verb: "list", Resource: "pods"})
 	e.waitAllowed(t, resizerUser, authorizationv1.ResourceAttributes{Namespace: v1alpha1.AgentNamespace, Verb: "get", Group: "coordination.k8s.io", Resource: "leases"})
 }
 

@@ -71,26 +71,23 @@ const (
 	unlimited = -1
 )
 
-// figures are what cgroup files hold, by their names of v1: cpu.shares, cpu.cfs_quota_us in 100 ms, memory.limit_in_bytes.
-type figures struct {
-	Shares        shares
-	Quota, Memory int64
-}
+// figures are what cgroup files hold: cpu.shares, cpu.cfs_quota_us in 100 ms, memory.limit_in_bytes.
+type figures struct{ Shares, Quota, Memory int64 }
 
-// shares are cpu.shares; for a cgroup of v2, which has no shares, its cpu.weight below zero.
-type shares int64
-
-// Equal says whether one is the other, or what a runtime or kubelet makes of it.
-func (s shares) Equal(other shares) bool {
-	low, high := min(s, other), max(s, other)
-	if low < 0 && high > 0 {
-		return cgroup.WeightHolds(uint64(high), uint64(-low))
-	}
-	return s == other
-}
-
+// figuresOf has on cgroup v2 the negative of cpu.weight for Shares.
 func figuresOf(c cluster.Cgroup) figures {
-	return figures{Shares: shares(c.CPUShares - c.CPUWeight), Quota: c.CPUQuota, Memory: c.MemoryLimit}
+	return figures{Shares: c.CPUShares - c.CPUWeight, Quota: c.CPUQuota, Memory: c.MemoryLimit}
+}
+
+// Equal takes a weight for equal to the shares that it stands for, by either formula.
+func (f figures) Equal(other figures) bool {
+	if f.Shares < 0 {
+		f, other = other, f
+	}
+	if f.Shares > 0 && other.Shares < 0 && cgroup.WeightHolds(uint64(f.Shares), uint64(-other.Shares)) {
+		other.Shares = f.Shares
+	}
+	return f == other
 }
 
 // kernel is what the cgroups of a pod ("") and of its containers hold.

@@ -4,14 +4,9 @@ package e2e_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
-	"syscall"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,8 +18,9 @@ import (
 // provider is what the suites do with a cluster besides its API: whoever runs it, they are the same.
 type provider interface {
 	lifecycle
-	nodes
-	cgroups
+	names
+	onNodes
+	kernels
 }
 
 type lifecycle interface {
@@ -35,17 +31,27 @@ type lifecycle interface {
 	Stop(ctx context.Context) error
 }
 
-type nodes interface {
+type names interface {
 	// NodeName is the name of the Node object for a node of the configuration.
 	NodeName(node string) string
+	// NodeDir is a directory on every node, for files that are to go when the cluster does.
+	NodeDir() string
+	// Containerd is a regular expression for the command line of a node's containerd.
+	Containerd(node string) string
+}
+
+type onNodes interface {
 	// Component is a program of a node, or with an empty node of the control plane.
 	Component(program, node string) (component, error)
+	// Exec runs a command as root and returns its output.
+	Exec(ctx context.Context, node string, argv ...string) (string, error)
 	KillContainer(ctx context.Context, pod *corev1.Pod, container string) error
 }
 
-type cgroups interface {
+type kernels interface {
 	Cgroup(ctx context.Context, pod *corev1.Pod, container string) (cluster.Cgroup, error)
 	CgroupPath(ctx context.Context, pod *corev1.Pod, container string) (string, error)
+	CPUUse(ctx context.Context, node, path string) (cluster.CPUUse, error)
 	ReadCgroup(ctx context.Context, node, path string) (cluster.Cgroup, error)
 }
 
@@ -53,6 +59,8 @@ type cgroups interface {
 type component interface {
 	Stop(ctx context.Context) error
 	Start(ctx context.Context) error
+	Kill(ctx context.Context) error
+	Restart(ctx context.Context) error
 	RestartWith(ctx context.Context, want cluster.Settings) error
 }
 
@@ -66,6 +74,12 @@ func byKind() (bool, error) {
 	default:
 		return false, fmt.Errorf("no provider %q: choose bed or kind", name)
 	}
+}
+
+// bySystemd says whether the kubelets leave cgroups to systemd, as kind's do.
+func bySystemd() bool {
+	yes, _ := byKind()
+	return yes || os.Getenv("PODRESIZE_NODE") == "vm-systemd"
 }
 
 // startCluster starts a cluster, after taking down one of that name.
@@ -107,7 +121,11 @@ func (c kindCluster) Component(program, node string) (component, error) {
 	return c.Cluster.Component(program, node)
 }
 
-// bedCluster is a cluster of the test bed. Its nodes have the kernel of this machine.
+func (kindCluster) NodeDir() string { return "/run" }
+
+func (kindCluster) Containerd(string) string { return "^/usr/local/bin/containerd$" }
+
+// bedCluster is a cluster of the test bed.
 type bedCluster struct{ *cluster.Cluster }
 
 func (c bedCluster) Component(program, node string) (component, error) {
@@ -116,33 +134,8 @@ func (c bedCluster) Component(program, node string) (component, error) {
 
 func (bedCluster) NodeName(node string) string { return node }
 
-func (bedCluster) ReadCgroup(_ context.Context, _, path string) (cluster.Cgroup, error) {
-	return cluster.ReadCgroup(path)
-}
+func (c bedCluster) NodeDir() string { return c.Dir() }
 
-func (c bedCluster) KillContainer(ctx context.Context, pod *corev1.Pod, container string) error {
-	path, err := c.CgroupPath(ctx, pod, container)
-	if err != nil {
-		return err
-	}
-	for _, mount := range []string{"/sys/fs/cgroup/memory", "/sys/fs/cgroup"} { // v1, v2
-		data, err := os.ReadFile(filepath.Join(mount, path, "cgroup.procs"))
-		if err == nil {
-			return killAll(string(data))
-		}
-	}
-	return errors.New("the container has no cgroup " + path)
-}
-
-func killAll(pids string) error {
-	for text := range strings.FieldsSeq(pids) {
-		pid, err := strconv.Atoi(text)
-		if err != nil {
-			return err
-		}
-		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-			return err
-		}
-	}
-	return nil
+func (c bedCluster) Containerd(node string) string {
+	return "^containerd --config=" + c.Dir() + "/nodes/" + node + "/"
 }

@@ -272,10 +272,9 @@ func evidence(res resize.Result) kernel {
 		if k != nil {
 			f := figures{Quota: k.CPUQuotaMicroseconds, Memory: k.MemoryLimitBytes}
 			if k.CPUShares != nil {
-				f.Shares = shares(*k.CPUShares)
-			}
-			if k.CPUWeight != nil {
-				f.Shares = shares(-*k.CPUWeight)
+				f.Shares = *k.CPUShares
+			} else if k.CPUWeight != nil {
+				f.Shares = -*k.CPUWeight
 			}
 			said[name] = f
 		}

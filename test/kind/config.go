@@ -2,6 +2,7 @@ package kind
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -110,6 +111,9 @@ func (p place) config(config cluster.Config, plane bool) (v1alpha4.Node, error) 
 	image, err := imageOf(p.Kubernetes)
 	if err != nil {
 		return v1alpha4.Node{}, err
+	}
+	if p.VM != "" {
+		return v1alpha4.Node{}, errors.New("kind runs no nodes in virtual machines")
 	}
 	node := v1alpha4.Node{Role: v1alpha4.WorkerRole, Image: image, Labels: p.Labels}
 	var patches []any

@@ -25,9 +25,10 @@ const configs = "../../" + kind.Dir
 // plane, then of each kubelet.
 func want() map[string]string {
 	files := map[string]string{
-		"mixed-nodes.yaml":   "33: 33 31- 31+",
-		"mixed-gates.yaml":   "28+: 28-",
-		"mixed-upgrade.yaml": "31+: 31+",
+		"mixed-nodes.yaml":     "33: 33 31- 31+",
+		"mixed-gates.yaml":     "28+: 28-",
+		"mixed-upgrade.yaml":   "31+: 31+",
+		"mixed-hand-over.yaml": "32+: 32-",
 	}
 	for minor := 26; minor <= 37; minor++ {
 		if minor < 27 || minor > 32 {

@@ -188,6 +188,20 @@ func parseFigure(text string) (int64, error) {
 	return n, err
 }
 
+// readCPUStat prints what cpu.stat of cgroup $0 has on v2.
+const readCPUStat = `cd /sys/fs/cgroup
+if [ -e cgroup.controllers ]; then cat ".$0/cpu.stat"
+else cat "cpu$0/cpu.stat" && echo usage_usec $(($(cat "cpuacct$0/cpuacct.usage") / 1000)); fi`
+
+// CPUUse reads what the kernel of a node has counted for a CgroupPath.
+func (c *Cluster) CPUUse(ctx context.Context, node, dir string) (cluster.CPUUse, error) {
+	out, err := c.exec(ctx, node, nil, "sh", "-c", readCPUStat, dir)
+	if err != nil {
+		return cluster.CPUUse{}, err
+	}
+	return cluster.ParseCPUStat(string(out))
+}
+
 // KillContainer ends every process of a container, as kill -9 does.
 func (c *Cluster) KillContainer(ctx context.Context, pod *corev1.Pod, container string) error {
 	dir, err := c.CgroupPath(ctx, pod, container)

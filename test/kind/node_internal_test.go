@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -157,6 +158,12 @@ func TestCgroupV1(t *testing.T) {
 	want := cluster.Cgroup{Path: "/a/b", CPUShares: 102, CPUQuota: -1, CPUPeriod: 100000, MemoryLimit: -1}
 	if diff := cmp.Diff(want, got); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
+	}
+	n.write("sys/fs/cgroup/cpu/a/b/cpu.stat", "nr_periods 7\nnr_throttled 2\nthrottled_time 5\n")
+	n.write("sys/fs/cgroup/cpuacct/a/b/cpuacct.usage", "123456789\n")
+	use, err := c.CPUUse(t.Context(), "n1", "/a/b")
+	if want := (cluster.CPUUse{Used: 123456 * time.Microsecond, Periods: 7, Throttled: 2}); err != nil || use != want {
+		t.Errorf("%+v, %v", use, err)
 	}
 	if got, err := c.ReadCgroup(t.Context(), "n1", "/gone"); err == nil {
 		t.Errorf("a cgroup that is not there has %+v", got)

@@ -105,7 +105,9 @@ func (o options) test(ctx context.Context, s setting.Setting) (result, error) {
 	defer log.Close()
 	cmd := exec.CommandContext(ctx, "go", "test", "-tags=e2e", "-json", "-count=1", "-vet=off", "-timeout=90m", "./e2e")
 	cmd.Env = append(os.Environ(), "PODRESIZE_KUBERNETES="+s.Name)
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // it takes its cluster down
+	// The tests themselves must hear of an interrupt, not go test alone: they take their cluster down.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = time.Minute
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()

@@ -126,5 +126,10 @@ func mixed() []Setting {
 			Config: cluster.Config{Name: "e2e-mixed-upgrade", Kubernetes: "1.31", Gates: on, Nodes: []cluster.Node{{Name: "n1", Gates: on}}},
 			Nodes:  []Node{{"n1", resize.PathInPlace}},
 		},
+		{
+			Name: "mixed:hand-over", Minor: 32,
+			Config: cluster.Config{Name: "e2e-mixed-hand-over", Kubernetes: "1.32", Gates: on, Nodes: []cluster.Node{{Name: "n1", Gates: off}}},
+			Nodes:  []Node{{"n1", resize.PathCRI}},
+		},
 	}
 }

@@ -9,11 +9,13 @@ SHELL := /bin/bash
 ##@ Variables
 
 KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, mixed or mixed:NAME
+PROVIDER ?= bed ## who runs the clusters of e2e: bed, without Docker, or kind
+GATE ?= ## the gate of in-place resize in kind-up: on or off; empty: as the last version of KUBERNETES has it
 MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
 NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
 NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
-CLUSTER ?= dev ## name of the cluster of cluster-up and cluster-down; in cluster-down, CLUSTER= is every one
+CLUSTER ?= dev ## name of the cluster of cluster-up, cluster-down, kind-up and kind-down; in cluster-down, CLUSTER= is every one
 ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
 
 BIN := bin
@@ -58,10 +60,11 @@ figures: ## compare the CRI path's figures with those of the kubelet's own funct
 
 .PHONY: e2e
 e2e: export PODRESIZE_KUBERNETES := $(strip $(KUBERNETES))
+e2e: export PODRESIZE_PROVIDER := $(strip $(PROVIDER))
 e2e: export PODRESIZE_NODE := $(strip $(NODE))
 e2e: ## tests on real clusters of every version in KUBERNETES; a skipped test fails
-	$(call go-test-e2e,.,./fallback/cgroup)
-	$(call go-test-e2e,test,./cluster/... ./e2e/...)
+	$(if $(filter kind,$(PROVIDER)),,$(call go-test-e2e,.,./fallback/cgroup))
+	$(call go-test-e2e,test,$(if $(filter kind,$(PROVIDER)),,./cluster/...) ./e2e/...)
 
 .PHONY: e2e-matrix
 e2e-matrix: ## the suites of e2e on every version, gate on and off, and mixed; writes the verdicts into docs/matrix.md
@@ -97,9 +100,14 @@ fmt: $(GOLANGCI_LINT) ## format the sources
 # Deep copies into directory $(1), CRDs into directory $(2).
 generate-into = $(CONTROLLER_GEN) paths=./$(API) object output:object:dir=$(1) crd output:crd:dir=$(2)
 
+KIND_CONFIGS := kind-configs
+# The configurations of kind into directory $(1).
+generate-kind = cd test && go run ./cmd/kind configs --output=$(1)
+
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## write the deep copies and the CRDs of the API types, and docs/feature-gates.md
+generate: $(CONTROLLER_GEN) ## write the deep copies and the CRDs of the API types, docs/feature-gates.md, the configurations of kind
 	$(call generate-into,$(API),$(CRDS))
+	$(call generate-kind,../$(KIND_CONFIGS))
 	go test -vet=off -run '^TestDocs$$' ./internal/gates -update
 
 .PHONY: verify
@@ -109,8 +117,10 @@ verify: lint verify-generate verify-tidy unit-latest ## everything that needs no
 verify-generate: $(CONTROLLER_GEN)
 	@tmp=$$(mktemp -d); trap 'rm -rf "$$tmp"' EXIT; \
 	$(call generate-into,$$tmp/go,$$tmp/crd); \
+	($(call generate-kind,$$tmp/kind)); \
 	diff -u $(API)/zz_generated.deepcopy.go "$$tmp"/go/zz_generated.deepcopy.go && \
-	diff -ur -x kustomization.yaml $(CRDS) "$$tmp"/crd || \
+	diff -ur -x kustomization.yaml $(CRDS) "$$tmp"/crd && \
+	diff -ur $(KIND_CONFIGS) "$$tmp"/kind || \
 	{ echo 'generated files are stale: run make generate' >&2; exit 1; }
 
 .PHONY: tidy
@@ -143,6 +153,14 @@ cluster-up: ## start a cluster and print its KUBECONFIG; safe to repeat
 .PHONY: cluster-down
 cluster-down: ## remove the cluster and all that it left; safe to repeat
 	cd test && go run ./cmd/cluster down $(if $(CLUSTER),--name=$(CLUSTER),--all)
+
+.PHONY: kind-up
+kind-up: ## start a cluster by kind, which needs Docker, and print its KUBECONFIG, e.g. KUBERNETES=1.29 GATE=on
+	cd test && go run ./cmd/kind up --name=$(CLUSTER) $(lastword $(KUBERNETES))$(GATE:%=:%)
+
+.PHONY: kind-down
+kind-down: ## remove the cluster of kind-up; safe to repeat
+	cd test && go run ./cmd/kind down --name=$(CLUSTER)
 
 .PHONY: clean
 clean: ## remove what the other targets built

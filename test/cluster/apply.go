@@ -25,10 +25,10 @@ const fieldManager = "podresize-test"
 // Apply builds the kustomization in dir (relative to the test module, as in
 // LoadImage: "../manifests/base") and applies it server-side: first what the
 // rest needs, namespaces and CRDs, and it waits until those are served.
-func (c *Cluster) Apply(ctx context.Context, dir string) error {
+func (a *API) Apply(ctx context.Context, dir string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	path, err := sourceDir(ctx, dir)
+	path, err := SourceDir(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -36,13 +36,13 @@ func (c *Cluster) Apply(ctx context.Context, dir string) error {
 	if err != nil {
 		return fmt.Errorf("building kustomization %q: %w", dir, err)
 	}
-	client, err := dynamic.NewForConfig(c.admin)
+	client, err := dynamic.NewForConfig(a.admin)
 	if err != nil {
 		return fmt.Errorf("making a client: %w", err)
 	}
-	a := applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(c.client.Discovery()))}
+	to := applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(a.client.Discovery()))}
 	for _, object := range objects {
-		if err := a.apply(ctx, object); err != nil {
+		if err := to.apply(ctx, object); err != nil {
 			return fmt.Errorf("applying %s %q: %w", object.GetKind(), object.GetName(), err)
 		}
 	}
@@ -137,11 +137,11 @@ func established(crd *unstructured.Unstructured) error {
 
 // WaitDaemonSet returns when a DaemonSet runs, as it is now, on every node that
 // it is for, and that is at least one.
-func (c *Cluster) WaitDaemonSet(ctx context.Context, namespace, name string) error {
+func (a *API) WaitDaemonSet(ctx context.Context, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := poll(ctx, 100*time.Millisecond, func() error {
-		set, err := c.client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
+		set, err := a.client.AppsV1().DaemonSets(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return fatalError{err}
 		}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -78,16 +77,16 @@ func (e AuditEvent) byCluster() bool {
 
 // Audit returns the requests that keep wants, in the order in which they ended.
 // Nil keeps all. Every request that was answered before the call is in it.
-func (c *Cluster) Audit(ctx context.Context, keep func(AuditEvent) bool) ([]AuditEvent, error) {
-	marker, err := c.markAudit(ctx)
+func (a *API) Audit(ctx context.Context, keep func(AuditEvent) bool) ([]AuditEvent, error) {
+	marker, err := a.markAudit(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var events []AuditEvent
 	err = poll(ctx, 20*time.Millisecond, func() error {
-		data, err := os.ReadFile(c.snapshot().files().auditLog())
+		data, err := a.plane.AuditLog(ctx)
 		if err != nil {
-			return fatalError{fmt.Errorf("reading the audit log: %w", err)}
+			return fatalError{err}
 		}
 		all, err := parseAudit(bytes.NewReader(data))
 		if err != nil {
@@ -100,7 +99,7 @@ func (c *Cluster) Audit(ctx context.Context, keep func(AuditEvent) bool) ([]Audi
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("auditing cluster %q: %w", c.Name(), err)
+		return nil, fmt.Errorf("auditing: %w", err)
 	}
 	return filterAudit(events, keep), nil
 }
@@ -108,8 +107,8 @@ func (c *Cluster) Audit(ctx context.Context, keep func(AuditEvent) bool) ([]Audi
 // PodRequests returns the mutating requests on one pod, its subresources
 // (resize, status, eviction, …) included and dry-runs excluded, of everybody
 // but the kubelets and the control plane.
-func (c *Cluster) PodRequests(ctx context.Context, pod *corev1.Pod) ([]AuditEvent, error) {
-	return c.Audit(ctx, func(e AuditEvent) bool {
+func (a *API) PodRequests(ctx context.Context, pod *corev1.Pod) ([]AuditEvent, error) {
+	return a.Audit(ctx, func(e AuditEvent) bool {
 		ref := e.ObjectRef
 		return ref.APIGroup == "" && ref.Resource == "pods" && ref.Namespace == pod.Namespace && ref.Name == pod.Name &&
 			e.Mutating() && !e.byCluster()
@@ -117,9 +116,9 @@ func (c *Cluster) PodRequests(ctx context.Context, pod *corev1.Pod) ([]AuditEven
 }
 
 // markAudit makes a request whose entry in the log can be recognised.
-func (c *Cluster) markAudit(ctx context.Context) (string, error) {
+func (a *API) markAudit(ctx context.Context) (string, error) {
 	id := string(uuid.NewUUID())
-	request := c.client.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Audit-ID", id)
+	request := a.client.Discovery().RESTClient().Get().AbsPath("/version").SetHeader("Audit-ID", id)
 	if err := request.Do(ctx).Error(); err != nil {
 		return "", fmt.Errorf("marking the audit log: %w", err)
 	}
@@ -170,9 +169,9 @@ func parseAudit(r io.Reader) ([]AuditEvent, error) {
 	}
 }
 
-// auditPolicy logs every request once, when it has ended, and the body of
+// AuditPolicy logs every request once, when it has ended, and the body of
 // those that change something.
-func auditPolicy() map[string]any {
+func AuditPolicy() map[string]any {
 	return map[string]any{
 		"apiVersion": "audit.k8s.io/v1",
 		"kind":       "Policy",

@@ -4,54 +4,20 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
-
-// RESTConfig is the admin's (group system:masters), without client-side limits.
-func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.admin) }
-
-// Client is a client for RESTConfig.
-func (c *Cluster) Client() kubernetes.Interface { return c.client }
-
-// RESTConfigAs is for a user that this cluster's authority vouches for with a
-// new client certificate: no impersonation, so RBAC and the audit log see this
-// user and nobody else.
-func (c *Cluster) RESTConfigAs(user string, groups ...string) (*rest.Config, error) {
-	s := c.snapshot()
-	ca, err := readKeyPair(s.files(), "ca")
-	if err != nil {
-		return nil, err
-	}
-	pair, err := ca.issue(subject{name: user, groups: groups})
-	if err != nil {
-		return nil, fmt.Errorf("issuing a certificate for user %q: %w", user, err)
-	}
-	return unlimited(&rest.Config{
-		Host:            s.apiServerURL(),
-		TLSClientConfig: rest.TLSClientConfig{CAData: ca.cert, CertData: pair.cert, KeyData: pair.key},
-	}), nil
-}
 
 func (s state) restConfig() (*rest.Config, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", s.files().kubeconfig())
 	if err != nil {
 		return nil, fmt.Errorf("reading the kubeconfig of cluster %q: %w", s.Config.Name, err)
 	}
-	return unlimited(config), nil
-}
-
-// unlimited: a negative QPS switches client-side throttling off.
-func unlimited(config *rest.Config) *rest.Config {
-	config.QPS = -1
-	config.UserAgent = "podresize-test/" + fmt.Sprint(os.Getpid())
-	return config
+	return config, nil
 }
 
 // connect makes the admin's client, once the kubeconfig is there.
@@ -60,11 +26,11 @@ func (c *Cluster) connect() error {
 	if err != nil {
 		return err
 	}
-	client, err := kubernetes.NewForConfig(config)
+	api, err := NewAPI(config, c.snapshot().files())
 	if err != nil {
-		return fmt.Errorf("making a client: %w", err)
+		return err
 	}
-	c.admin, c.client = config, client
+	c.API = api
 	return nil
 }
 
@@ -93,16 +59,16 @@ func (c *Cluster) createNode(ctx context.Context, i int) error {
 // forgetHeartbeat lets the Ready condition of a node look old, so that a new
 // kubelet's cannot be taken for that of the one before. Nothing else changes:
 // the control plane goes by the node's Lease.
-func (c *Cluster) forgetHeartbeat(ctx context.Context, node string) error {
+func (a *API) forgetHeartbeat(ctx context.Context, node string) error {
 	const patch = `{"status":{"conditions":[{"type":"Ready","lastHeartbeatTime":"2000-01-01T00:00:00Z"}]}}`
-	current, err := c.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
+	current, err := a.client.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("getting node %q: %w", node, err)
 	}
 	if len(current.Status.Conditions) == 0 {
 		return nil // its first kubelet
 	}
-	_, err = c.client.CoreV1().Nodes().PatchStatus(ctx, node, []byte(patch))
+	_, err = a.client.CoreV1().Nodes().PatchStatus(ctx, node, []byte(patch))
 	if err != nil {
 		return fmt.Errorf("patching the status of node %q: %w", node, err)
 	}
@@ -110,8 +76,8 @@ func (c *Cluster) forgetHeartbeat(ctx context.Context, node string) error {
 }
 
 // nodeReady is nil for a node that takes pods.
-func (c *Cluster) nodeReady(ctx context.Context, name string) error {
-	node, err := c.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+func (a *API) nodeReady(ctx context.Context, name string) error {
+	node, err := a.client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return fmt.Errorf("getting node %q: %w", name, err)
 	}

@@ -36,7 +36,7 @@ func (c *Cluster) CPUUse(ctx context.Context, node, dir string) (CPUUse, error) 
 	if err != nil {
 		return CPUUse{}, fmt.Errorf("reading the CPU time of %q: %w", dir, err)
 	}
-	return parseCPUStat(text)
+	return ParseCPUStat(text)
 }
 
 // readCPUStat gives cpu.stat as cgroup v2 has it: v1 counts the CPU time
@@ -63,7 +63,8 @@ func readCPUStat(dir string) (string, error) {
 	return fmt.Sprintf("%susage_usec %d\n", stat, nanoseconds/1000), err
 }
 
-func parseCPUStat(text string) (CPUUse, error) {
+// ParseCPUStat reads a cpu.stat as cgroup v2 has it.
+func ParseCPUStat(text string) (CPUUse, error) {
 	var use CPUUse
 	var microseconds int64
 	for key, into := range map[string]*int64{"usage_usec": &microseconds, "nr_periods": &use.Periods, "nr_throttled": &use.Throttled} {

@@ -85,7 +85,7 @@ func WriteImage(ctx context.Context, image, dir, archive string) error {
 
 // buildProgram returns the path of the binary.
 func buildProgram(ctx context.Context, work, dir string) (string, error) {
-	dir, err := sourceDir(ctx, dir)
+	dir, err := SourceDir(ctx, dir)
 	if err != nil {
 		return "", err
 	}
@@ -99,9 +99,9 @@ func buildProgram(ctx context.Context, work, dir string) (string, error) {
 	return binary, nil
 }
 
-// sourceDir finds a directory of this repository from wherever in it the
+// SourceDir finds a directory of this repository from wherever in it the
 // process runs.
-func sourceDir(ctx context.Context, dir string) (string, error) {
+func SourceDir(ctx context.Context, dir string) (string, error) {
 	if filepath.IsAbs(dir) {
 		return dir, nil
 	}

@@ -19,32 +19,32 @@ const patience = 2 * time.Minute
 // RunPod creates a pod and returns it when it is Running and Ready. An empty
 // namespace is "default"; a namespace that does not exist is created. The error
 // of a pod that does not get there says what its containers wait for.
-func (c *Cluster) RunPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *API) RunPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	pod = pod.DeepCopy()
 	if pod.Namespace == "" {
 		pod.Namespace = metav1.NamespaceDefault
 	}
-	created, err := c.createPod(ctx, pod)
+	created, err := a.createPod(ctx, pod)
 	if err != nil {
 		return nil, fmt.Errorf("creating pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
-	return c.WaitPod(ctx, created.Namespace, created.Name, podReady)
+	return a.WaitPod(ctx, created.Namespace, created.Name, podReady)
 }
 
 // createPod waits for what every new namespace lacks for a moment: the default
 // service account, which admission insists on.
-func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
+func (a *API) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, error) {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: pod.Namespace}}
-	_, err := c.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	_, err := a.client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	var created *corev1.Pod
 	err = poll(ctx, 50*time.Millisecond, func() error {
 		var err error
-		created, err = c.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		created, err = a.client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "error looking up service account") {
 			return err
 		}
@@ -59,12 +59,12 @@ func (c *Cluster) createPod(ctx context.Context, pod *corev1.Pod) (*corev1.Pod, 
 // WaitPod returns the pod as soon as done returns nil for it. While done
 // returns an error the wait goes on, for two minutes at most; then that error
 // is returned with what the pod's status says.
-func (c *Cluster) WaitPod(ctx context.Context, namespace, name string, done func(*corev1.Pod) error) (*corev1.Pod, error) {
+func (a *API) WaitPod(ctx context.Context, namespace, name string, done func(*corev1.Pod) error) (*corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var pod *corev1.Pod
 	err := poll(ctx, 50*time.Millisecond, func() error {
-		latest, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		latest, err := a.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return fatalError{err}
 		}
@@ -120,21 +120,21 @@ func podTrouble(pod *corev1.Pod) string {
 
 // DeletePod deletes a pod with a grace of one second and returns when it is gone
 // from the API.
-func (c *Cluster) DeletePod(ctx context.Context, pod *corev1.Pod) error {
+func (a *API) DeletePod(ctx context.Context, pod *corev1.Pod) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	grace, uid := int64(1), pod.UID
 	options := metav1.DeleteOptions{GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid}}
-	err := c.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
+	err := a.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, options)
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting pod %q: %w", pod.Namespace+"/"+pod.Name, err)
 	}
-	return c.waitGone(ctx, pod.Namespace, pod.Name, uid)
+	return a.waitGone(ctx, pod.Namespace, pod.Name, uid)
 }
 
-func (c *Cluster) waitGone(ctx context.Context, namespace, name string, uid types.UID) error {
+func (a *API) waitGone(ctx context.Context, namespace, name string, uid types.UID) error {
 	err := poll(ctx, 50*time.Millisecond, func() error {
-		pod, err := c.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		pod, err := a.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) || (err == nil && pod.UID != uid) {
 			return nil
 		}

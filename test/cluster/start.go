@@ -13,15 +13,13 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 )
 
 // Cluster is a cluster that runs. Its methods may be called concurrently.
 type Cluster struct {
+	*API
+
 	progress io.Writer
-	admin    *rest.Config
-	client   kubernetes.Interface
 
 	mu    sync.Mutex
 	state state
@@ -245,7 +243,7 @@ func (c *Cluster) prepare() error {
 	if err := os.MkdirAll(s.files().etcd(), 0o700); err != nil {
 		return fmt.Errorf("making the data directory: %w", err)
 	}
-	if err := writeJSON(s.files().auditPolicy(), auditPolicy()); err != nil {
+	if err := writeJSON(s.files().auditPolicy(), AuditPolicy()); err != nil {
 		return err
 	}
 	for i := range s.Config.Nodes {

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -21,7 +22,7 @@ func (e *env) testNothingInstalled(t *testing.T) {
 func (e *env) testNoAgent(t *testing.T) {
 	e.apply(t, "e2e/manifests/crd")
 	e.testBare(t, "no-agent",
-		refusal{name: "set", args: "set no-agent --cpu 200m", code: exitAgentNotReady, reason: "AgentNotReady", says: []string{`"n1"`, "podresize-agent"}},
+		refusal{name: "set", args: "set no-agent --cpu 200m", code: exitAgentNotReady, reason: "AgentNotReady", says: []string{strconv.Quote(e.NodeName("n1")), "podresize-agent"}},
 		refusal{name: "set and wait", args: "set no-agent --memory 128Mi --wait --timeout 1s", code: exitAgentNotReady, reason: "AgentNotReady", says: []string{"1s", "podresize-agent"}},
 	)
 }

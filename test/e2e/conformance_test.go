@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -21,9 +20,6 @@ import (
 // TestConformance runs the suite of resize/resizetest on every cluster, on each of its nodes by the path that the node offers, with the
 // rights of a caller. What counts are the cgroup files.
 func TestConformance(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("a cluster needs root: for cgroups, mounts and network")
-	}
 	for _, s := range settings(t) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()

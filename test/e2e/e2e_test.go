@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/podresize/podresize/resize"
-	"github.com/podresize/podresize/test/cluster"
 	"github.com/podresize/podresize/test/setting"
 )
 
@@ -24,9 +23,6 @@ const keepsMemoryLimit = 33
 
 // TestKubernetes asks every question on every release: -run TestKubernetes/1.26/Resize is one of them.
 func TestKubernetes(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("a cluster needs root: for cgroups, mounts and network")
-	}
 	podresize := buildCommand(t)
 	for _, s := range settings(t) {
 		if s.IsMixed() {
@@ -56,7 +52,7 @@ func TestKubernetes(t *testing.T) {
 				t.Run("Quotas", e.testQuotas)
 				t.Run("Rows", e.testRows)
 				t.Run("AgentPod", e.testAgentPod)
-				if os.Getenv("PODRESIZE_NODE") == "vm-systemd" {
+				if bySystemd() {
 					t.Run("Reload", e.testReload)
 				}
 			}
@@ -124,7 +120,7 @@ func takeDown() {
 		names = append(names, s.Config.Name)
 	}
 	for _, name := range names {
-		if err := cluster.Down(context.Background(), clusterName(name), os.Stderr); err != nil {
+		if err := takeDownCluster(context.Background(), clusterName(name), os.Stderr); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
 	}

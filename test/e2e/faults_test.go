@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -97,7 +96,7 @@ func (c cgroups) strikes(t *testing.T, container string, pids ...string) (struck
 f="$d$0/cpu.cfs_quota_us"; [ -e "$f" ] || f="$d$0/cpu.max"
 read was rest <"$f"; is="$was"; echo ready >"$1"
 while [ "$is" = "$was" ]; do read is rest <"$f"; done; shift; kill -9 "$@"`
-	ready := filepath.Join(c.e.Dir(), "strikes-"+filepath.Base(c.dirs[container]))
+	ready := filepath.Join(c.e.NodeDir(), "strikes-"+filepath.Base(c.dirs[container]))
 	argv := append([]string{"sh", "-c", strike, c.dirs[container], ready}, pids...)
 	failed := make(chan error, 1)
 	go func() {
@@ -105,7 +104,7 @@ while [ "$is" = "$was" ]; do read is rest <"$f"; done; shift; kill -9 "$@"`
 		failed <- err
 	}()
 	eventually(t, "the node looks for the moment", func() error {
-		_, err := os.Stat(ready)
+		_, err := c.e.Exec(t.Context(), c.node, "test", "-e", ready)
 		return err
 	})
 	return func() {
@@ -209,7 +208,7 @@ func (e *env) agentPod(t *testing.T) *corev1.Pod {
 // holder is which agent writes on the node, and the how many-th one that is.
 func (e *env) holder(t *testing.T) (identity string, transitions int32) {
 	t.Helper()
-	lease, err := e.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace).Get(t.Context(), v1alpha1.AgentLeaseName("n1"), metav1.GetOptions{})
+	lease, err := e.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace).Get(t.Context(), v1alpha1.AgentLeaseName(e.NodeName("n1")), metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -336,7 +335,7 @@ func (e *env) newAgent(t *testing.T, name string) *corev1.Pod {
 	set, err := e.Client().AppsV1().DaemonSets(v1alpha1.AgentNamespace).Get(t.Context(), "podresize-agent", metav1.GetOptions{})
 	must(t, err)
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.AgentNamespace, Name: name}, Spec: set.Spec.Template.Spec}
-	pod.Spec.NodeName = "n1"
+	pod.Spec.NodeName = e.NodeName("n1")
 	return pod
 }
 
@@ -353,7 +352,7 @@ func (e *env) endAgent(t *testing.T, name string) {
 	})
 }
 
-func (e *env) component(t *testing.T, program, node string) *cluster.Component {
+func (e *env) component(t *testing.T, program, node string) component {
 	t.Helper()
 	p, err := e.Component(program, node)
 	if err != nil {
@@ -380,7 +379,7 @@ func must(t *testing.T, err error) {
 func (e *env) testRuntimeKilled(t *testing.T) {
 	runtime := e.component(t, "containerd", "n1")
 	r, pod := e.newResizer(t), e.run(t, tripled("runtime-killed"))
-	pid, err := e.Exec(t.Context(), "n1", "pgrep", "--full", "^containerd --config="+e.Dir()+"/nodes/n1/")
+	pid, err := e.Exec(t.Context(), "n1", "pgrep", "--full", e.Containerd("n1"))
 	must(t, err)
 	dirs := e.cgroups(t, pod)
 	struck := dirs.strikes(t, "", strings.TrimSpace(pid))

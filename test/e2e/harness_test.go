@@ -52,7 +52,9 @@ const (
 
 // env is one cluster, with what the suites need on it.
 type env struct {
-	*cluster.Cluster
+	*cluster.API
+	provider
+
 	minor int // of the API server
 	// path is the one that the Adapter must take there.
 	path resize.Path
@@ -87,13 +89,7 @@ func start(t *testing.T, s setting.Setting, podresize string) *env {
 func startWith(t *testing.T, config cluster.Config) *env {
 	t.Helper()
 	config.Progress = t.Output()
-	if err := cluster.Down(t.Context(), config.Name, t.Output()); err != nil {
-		t.Fatal(err)
-	}
-	c, err := cluster.Start(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	api, c := startCluster(t, config)
 	t.Cleanup(func() {
 		if keep() {
 			t.Logf("cluster %q is kept: export KUBECONFIG=%s", config.Name, c.Kubeconfig())
@@ -101,7 +97,7 @@ func startWith(t *testing.T, config cluster.Config) *env {
 			t.Error(err)
 		}
 	})
-	e := &env{Cluster: c, objects: newClient(t, c.RESTConfig())}
+	e := &env{API: api, provider: c, objects: newClient(t, api.RESTConfig())}
 	e.apply(t, "e2e/manifests/roles")
 	e.bindResizer(t)
 	e.watchPods(t)
@@ -111,7 +107,7 @@ func startWith(t *testing.T, config cluster.Config) *env {
 // on is the cluster as pods of that node see it.
 func (e *env) on(node setting.Node) *env {
 	here := *e
-	here.node, here.path = node.Name, node.Path
+	here.node, here.path = e.NodeName(node.Name), node.Path
 	return &here
 }
 

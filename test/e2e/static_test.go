@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +12,18 @@ import (
 
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // staticName is the cluster of TestStaticCPUs.
 const staticName = "e2e-static"
 
-// TestStaticCPUs is case-64: on a node that gives whole CPUs to Guaranteed pods those are not resized, and are told why; others are.
+// TestStaticCPUs is case-64: on a node that gives whole CPUs to Guaranteed pods those are not resized, and are told why; others are. It
+// runs with the suites on 1.26.
 func TestStaticCPUs(t *testing.T) {
+	if !slices.ContainsFunc(settings(t), func(s setting.Setting) bool { return s.Name == "1.26" }) {
+		return
+	}
 	t.Parallel()
 	e := startWith(t, cluster.Config{Name: clusterName(staticName), Kubernetes: "1.26", Nodes: []cluster.Node{{
 		Name: "n1", Kubelet: map[string]any{"cpuManagerPolicy": "static", "kubeReserved": map[string]string{"cpu": "500m"}},

@@ -40,7 +40,7 @@ func TestAll(t *testing.T) {
 		}
 		clusters[s.Config.Name] = s.Name
 	}
-	if len(all) != 1+2*6+5+3 {
+	if len(all) != 1+2*6+5+4 {
 		t.Errorf("%d settings: %v", len(all), setting.All())
 	}
 	mixed, err := setting.ParseAll("mixed")
@@ -51,7 +51,7 @@ func TestAll(t *testing.T) {
 	for _, s := range mixed {
 		names = append(names, s.Name)
 	}
-	if diff := cmp.Diff(setting.All()[len(all)-3:], names); diff != "" {
+	if diff := cmp.Diff(setting.All()[len(all)-4:], names); diff != "" {
 		t.Error(diff)
 	}
 }

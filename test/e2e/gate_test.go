@@ -29,6 +29,7 @@ import (
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
+	"github.com/podresize/podresize/test/setting"
 )
 
 const (
@@ -36,8 +37,11 @@ const (
 	criRegion     = "us" // of node n2, whose kubelet is too old
 )
 
-// TestGate rolls resizing out over two regions, by a process that is restarted on the way.
+// TestGate rolls resizing out over two regions, by a process that is restarted on the way. It runs with the suites on 1.37.
 func TestGate(t *testing.T) {
+	if !slices.ContainsFunc(settings(t), func(s setting.Setting) bool { return s.Name == "1.37" }) {
+		return
+	}
 	if os.Geteuid() != 0 {
 		t.Fatal("a cluster needs root: for cgroups, mounts and network")
 	}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// patience bounds what a caller's context does not.
-const patience = 2 * time.Minute
+// patience bounds what a caller's context does not: a dozen pods that are started at once in an emulated machine.
+const patience = 5 * time.Minute
 
 // RunPod creates a pod and returns it when it is Running and Ready. An empty
 // namespace is "default"; a namespace that does not exist is created. The error

@@ -41,6 +41,9 @@ func Start(ctx context.Context, config cluster.Config) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, err := docker(ctx, nil, "version", "--format={{.Server.Version}}"); err != nil { // kind's own words for it are long
+		return nil, fmt.Errorf("starting cluster %q by kind: %w", config.Name, err)
+	}
 	c, err := create(ctx, config)
 	if err != nil {
 		return nil, fmt.Errorf("starting cluster %q by kind: %w", config.Name, err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -90,6 +91,7 @@ type Agent struct {
 
 	pods *pods
 	lock lock
+	node node
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
@@ -138,11 +140,10 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 // newManager caches the CRIResizes of this node and nothing else, and serves nothing.
 func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, error) {
 	scheme := apiruntime.NewScheme()
-	if err := v1alpha1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the types of podresize.dev: %w", err)
-	}
-	if err := coordinationv1.AddToScheme(scheme); err != nil {
-		return nil, fmt.Errorf("registering the types of coordination.k8s.io: %w", err)
+	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("registering API types: %w", err)
+		}
 	}
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: v1alpha1.NodeLabelValue(opts.NodeName)})
 	manager, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -153,7 +154,7 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
 			DefaultTransform:     cache.TransformStripManagedFields(),
 		},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}}}},
+		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}, &corev1.Node{}}}},
 		Controller: config.Controller{
 			MaxConcurrentReconciles: concurrency,
 			CacheSyncTimeout:        syncPatience,

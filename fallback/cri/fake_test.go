@@ -75,7 +75,7 @@ func (f *fakeRuntime) ContainerStatus(_ context.Context, r *runtimeapi.Container
 		if c.GetId() != id {
 			continue
 		}
-		resp := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: c.GetState()}}
+		resp := &runtimeapi.ContainerStatusResponse{Status: &runtimeapi.ContainerStatus{Id: id, State: c.GetState(), StartedAt: startedAt}}
 		if f.exited[id] {
 			resp.Status.State = runtimeapi.ContainerState_CONTAINER_EXITED
 		}
@@ -194,6 +194,9 @@ func eventually(t *testing.T, condition func() error) {
 	}
 }
 
+// startedAt is when each container of the fake began, in Unix nanoseconds.
+const startedAt = 1_700_000_000_000_000_000
+
 const (
 	ready    = runtimeapi.PodSandboxState_SANDBOX_READY
 	notReady = runtimeapi.PodSandboxState_SANDBOX_NOTREADY
@@ -207,7 +210,9 @@ func sandbox(id, uid string, attempt uint32, state runtimeapi.PodSandboxState) *
 		Id:       id,
 		State:    state,
 		Metadata: &runtimeapi.PodSandboxMetadata{Name: "web", Namespace: "shop", Uid: uid, Attempt: attempt},
-		Labels:   map[string]string{"io.kubernetes.pod.uid": uid},
+		Labels:   map[string]string{"io.kubernetes.pod.uid": uid, "tier": "front"},
+
+		Annotations: map[string]string{"owner": "web-team"},
 	}
 }
 

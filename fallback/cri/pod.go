@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
@@ -23,6 +24,8 @@ const (
 // Pod is a pod as its runtime has it at one moment.
 type Pod struct {
 	SandboxID, Namespace, Name string
+	// Labels and Annotations are those that the pod had when its sandbox was made.
+	Labels, Annotations map[string]string
 	// RuntimeHandler is that of the pod's RuntimeClass, "" for the default.
 	RuntimeHandler string
 	// CgroupsPath is that of the sandbox's own container, in the form of the
@@ -40,6 +43,8 @@ type Container struct {
 	// the second the kubelet's.
 	Attempt      uint32
 	RestartCount int
+	// StartedAt is when this run of it began.
+	StartedAt time.Time
 	// CgroupsPath is that of the OCI runtime spec, in the form of the cgroup
 	// driver; never empty.
 	CgroupsPath string
@@ -68,6 +73,8 @@ func (c *Client) pod(ctx context.Context, uid string) (Pod, error) {
 		SandboxID:      sandbox.GetId(),
 		Namespace:      sandbox.GetMetadata().GetNamespace(),
 		Name:           sandbox.GetMetadata().GetName(),
+		Labels:         sandbox.GetLabels(),
+		Annotations:    sandbox.GetAnnotations(),
 		RuntimeHandler: sandbox.GetRuntimeHandler(),
 	}
 	if pod.CgroupsPath, err = c.sandboxCgroupsPath(ctx, pod.SandboxID); err != nil {
@@ -163,6 +170,7 @@ func (c *Client) container(ctx context.Context, listed *runtimeapi.Container) (_
 		Name:         nameOf(listed),
 		Attempt:      listed.GetMetadata().GetAttempt(),
 		RestartCount: restartCount(listed),
+		StartedAt:    time.Unix(0, resp.GetStatus().GetStartedAt()),
 		CgroupsPath:  info.RuntimeSpec.Linux.CgroupsPath,
 		CPUs:         info.RuntimeSpec.Linux.Resources.CPU.CPUs,
 		MemoryNodes:  info.RuntimeSpec.Linux.Resources.CPU.Mems,

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -41,7 +42,7 @@ func TestPod(t *testing.T) {
 	one := func(id, name string, attempt uint32) cri.Container {
 		return cri.Container{
 			ID: id, Name: name, Attempt: attempt, RestartCount: int(attempt),
-			CgroupsPath: "/kubepods/podu/" + id,
+			StartedAt: time.Unix(0, startedAt), CgroupsPath: "/kubepods/podu/" + id,
 		}
 	}
 	client := connect(t, fake, cri.Options{})
@@ -62,6 +63,8 @@ func TestPod(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			want.Labels = map[string]string{"io.kubernetes.pod.uid": uid, "tier": "front"}
+			want.Annotations = map[string]string{"owner": "web-team"}
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}

@@ -52,6 +52,7 @@ func TestKubernetes(t *testing.T) {
 				t.Run("Quotas", e.testQuotas)
 				t.Run("Rows", e.testRows)
 				t.Run("AgentPod", e.testAgentPod)
+				t.Run("Reboot", e.testReboot)
 				if bySystemd() {
 					t.Run("Reload", e.testReload)
 				}
@@ -59,6 +60,9 @@ func TestKubernetes(t *testing.T) {
 			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
+			if e.path == resize.PathCRI {
+				t.Run("Uninstall", e.testUninstall)
+			}
 		})
 	}
 }

@@ -29,7 +29,7 @@ const (
 	// writeAttempts bounds how often a write that met another one is read, merged and tried again.
 	writeAttempts = 5
 	// unseen is said with each change.
-	unseen = "the scheduler, ResourceQuota and LimitRange do not see this change, nor do eviction and oom_score_adj; whether the node has room is only checked against the pods that are there now"
+	unseen = "the scheduler, ResourceQuota, LimitRange, eviction and oom_score_adj do not see this change; whether the node has room is only checked against the pods that are there now"
 	// unservedFor is how long it is believed that there are no CRIResizes on this cluster.
 	unservedFor = 5 * time.Minute
 	// defaultConfirmWithin: an agent answers within a second; five minutes cover its restart.

@@ -60,6 +60,12 @@ type Options struct {
 	Identity string
 	// Heartbeat is the file by which Probe sees how the agent is; empty: none.
 	Heartbeat string
+	// Namespaces are those whose CRIResizes the agent watches; it needs no right in others. Empty: all.
+	Namespaces []string
+	// PodSelector is a label selector: pods that did not match it when their sandboxes were made are left alone. Empty: all match.
+	PodSelector string
+	// Sidecar has the agent take from the machine what a node's agent reads from its Node.
+	Sidecar bool
 	// NoReclaim has memory in use stand in the way of a lower limit without asking the kernel to reclaim any.
 	NoReclaim bool
 }
@@ -76,7 +82,7 @@ func (o Options) Validate() error {
 	if o.CgroupRoot == "" {
 		errs = append(errs, errors.New("cgroup-root: must be where the host's cgroup file system is mounted"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateOptIn()...)...)
 }
 
 // Agent holds what the CRIResizes of one node ask for.
@@ -88,6 +94,8 @@ type Agent struct {
 	systemd systemd
 	watcher *cgroup.Watcher
 	clock   clock.PassiveClock
+	// selector is Options.PodSelector; nil: all pods match.
+	selector labels.Selector
 
 	pods *pods
 	lock lock
@@ -107,6 +115,10 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	}
 	if opts.Identity == "" {
 		opts.Identity = randomIdentity()
+	}
+	selector, err := labels.Parse(opts.PodSelector)
+	if err != nil {
+		return fmt.Errorf("pod-selector: %w", err)
 	}
 	tree, err := cgroup.Open(opts.CgroupRoot)
 	if err != nil {
@@ -129,7 +141,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	}
 	a := &Agent{
 		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, systemd: units, watcher: watcher,
-		clock: clock.RealClock{}, pods: newPods(),
+		clock: clock.RealClock{}, selector: selector, pods: newPods(),
 	}
 	if err := a.register(manager); err != nil {
 		return err
@@ -151,6 +163,7 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 		Logger:  log,
 		Metrics: metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
+			DefaultNamespaces:    opts.watched(),
 			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
 			DefaultTransform:     cache.TransformStripManagedFields(),
 		},

@@ -84,6 +84,10 @@ func asking(app, log string) *v1alpha1.CRIResize {
 	return object
 }
 
+func newNode(name, allocatable string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: list(allocatable)}}
+}
+
 func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 	t.Helper()
 	b := &bed{root: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Now()), pod: cri.Pod{Namespace: "shop", Name: "web", CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
@@ -99,12 +103,12 @@ func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 		b.uses(t, path, 1<<20)
 	}
 	scheme := apiruntime.NewScheme()
-	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme} {
+	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(object).WithStatusSubresource(&v1alpha1.CRIResize{}).
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(object, newNode("n1", "cpu=4 memory=8Gi")).WithStatusSubresource(&v1alpha1.CRIResize{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: b.patchStatus}).Build()
 	b.agent = b.newAgent(t)
 	return b

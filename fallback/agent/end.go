@@ -50,7 +50,7 @@ func (a *Agent) letGo(ctx context.Context, name types.NamespacedName, k *known) 
 		return ctrl.Result{}, nil
 	}
 	o, err := a.observe(ctx, k.object)
-	if errors.Is(err, cri.ErrNotFound) {
+	if errors.Is(err, cri.ErrNotFound) || errors.Is(err, errNotOptedIn) {
 		k.object = nil
 		return ctrl.Result{}, nil
 	}

@@ -56,6 +56,9 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 	if pod.Namespace != object.Namespace || pod.Name != object.Spec.PodName {
 		return nil, fmt.Errorf("the pod with UID %q is another one than %q: %w", object.Spec.PodUID, object.Namespace+"/"+object.Spec.PodName, cri.ErrNotFound)
 	}
+	if err := a.optedIn(pod); err != nil {
+		return nil, err
+	}
 	o := &observed{handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
 	if pod.CgroupsPath != "" {
 		paths, err := cgroup.Locate(pod.CgroupsPath)

@@ -29,6 +29,8 @@ type known struct {
 	left []figures.Pod
 	// repairs are those that no status tells of yet.
 	repairs int64
+	// fits is the generation of object of which it is known that its node is large enough for it.
+	fits int64
 	// hollow is since when a container, by its id, runs by the runtime's word and has no process in its cgroup.
 	hollow map[string]time.Time
 	contention
@@ -55,7 +57,7 @@ func (p *pods) look(name types.NamespacedName, now time.Time) *known {
 func (k *known) see(object *v1alpha1.CRIResize) {
 	if k.object != nil && k.object.UID != object.UID {
 		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
-		k.contention = contention{}
+		k.contention, k.fits = contention{}, 0
 	}
 	k.object, k.deleted = object, false
 	k.of(object.Generation)

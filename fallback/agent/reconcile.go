@@ -107,6 +107,9 @@ func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *obse
 	if v, ok := a.suits(object, o, want, k); !ok {
 		return v, o
 	}
+	if v, ok := a.fits(ctx, object, k); !ok {
+		return v, o
+	}
 	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want}, k.left...)); !ok {
 		return v, o
 	}
@@ -230,6 +233,8 @@ func unobserved(err error) verdict {
 		return failed(v1alpha1.ReasonRuntimeUnavailable, err)
 	case errors.Is(err, cri.ErrNotFound):
 		return verdict{reason: v1alpha1.ReasonPodNotFound, message: err.Error(), again: lookSoon}
+	case errors.Is(err, errNotOptedIn):
+		return verdict{reason: v1alpha1.ReasonNotOptedIn, message: err.Error(), again: lookAgain}
 	case errors.Is(err, errNoCgroup):
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: err.Error(), again: lookSoon}
 	default:

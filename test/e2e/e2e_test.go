@@ -59,6 +59,7 @@ func TestKubernetes(t *testing.T) {
 			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
+			t.Run("Security", e.testSecurity)             // so is this
 		})
 	}
 }

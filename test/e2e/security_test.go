@@ -29,10 +29,12 @@ func (e *env) testSecurity(t *testing.T) {
 	t.Run("rights", e.testAttempts)
 	t.Run("process", e.testConfined)
 	if e.minor >= nodeClaims {
+		t.Run("case-26 policies see it", e.testPoliciesSee)
 		t.Run("node-bound", e.testNodeBound)
 	}
 	if e.path == resize.PathCRI {
 		t.Run("more than the node", e.testExceedsNode)
+		t.Run("from another namespace", e.testForeignNamespace)
 		t.Run("opt-in", e.testOptIn)
 	}
 }
@@ -193,6 +195,9 @@ func (e *env) testAttempts(t *testing.T) {
 			{{verb: "create", group: podresizeAPI, namespace: namespace, resource: "criresizes", body: criResizeOf("another", node)}, {verb: "get", group: leasesAPI, namespace: v1alpha1.AgentNamespace, resource: "leases", name: ours}},
 			forbidden("update patch", podresizeAPI, namespace, "criresizes/status", object),
 			forbidden("create update patch delete", podresizeAPI, "default", "criresizes", object),
+			forbidden("create", coreAPI, namespace, "pods/exec", "web-0"),
+			forbidden("create delete", coreAPI, namespace, "pods", "web-0"),
+			forbidden("list get", coreAPI, namespace, "secrets", "any"),
 			forbidden("list create update patch delete", leasesAPI, v1alpha1.AgentNamespace, "leases", ours),
 			forbidden("update patch delete", coreAPI, "", "nodes", node),
 			forbidden("create", coreAPI, v1alpha1.AgentNamespace, "serviceaccounts/token", "podresize-agent"),

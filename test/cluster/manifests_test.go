@@ -86,26 +86,35 @@ func TestAgentIsConfined(t *testing.T) {
 	if len(c.Ports) > 0 || c.Resources.Limits.Memory().IsZero() {
 		t.Errorf("ports %v, resources %v", c.Ports, c.Resources)
 	}
+	if diff := cmp.Diff([]string{"/run/containerd rw", "/sys/fs/cgroup rw", "/run/systemd ro", "memory rw"}, mountsOf(spec)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// mountsOf are the mounts of the pod's first container: from where on the node, and how.
+func mountsOf(spec corev1.PodSpec) []string {
 	var mounts []string
-	for _, m := range c.VolumeMounts {
+	for _, m := range spec.Containers[0].VolumeMounts {
 		i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
-		from := "memory"
+		from, mode := "memory", "rw"
 		if path := spec.Volumes[i].HostPath; path != nil {
 			from = path.Path
 		}
-		mode := "rw"
 		if m.ReadOnly {
 			mode = "ro"
 		}
 		mounts = append(mounts, from+" "+mode)
 	}
-	if diff := cmp.Diff([]string{"/run/containerd rw", "/sys/fs/cgroup rw", "/run/systemd ro", "memory rw"}, mounts); diff != "" {
-		t.Error(diff)
-	}
-	// The token is the agent's pods' alone.
-	account := as[corev1.ServiceAccount](t, objects, "ServiceAccount podresize-system/podresize-agent")
-	if a, p := account.AutomountServiceAccountToken, spec.AutomountServiceAccountToken; a == nil || *a || p == nil || !*p {
-		t.Errorf("token: account %v, pod %v", a, p)
+	return mounts
+}
+
+// TestTokenIsTheAgents: other pods that name its service account get no token by that alone.
+func TestTokenIsTheAgents(t *testing.T) {
+	objects := rendered(t)
+	account := as[corev1.ServiceAccount](t, objects, "ServiceAccount podresize-system/podresize-agent").AutomountServiceAccountToken
+	pod := as[appsv1.DaemonSet](t, objects, agents).Spec.Template.Spec.AutomountServiceAccountToken
+	if account == nil || *account || pod == nil || !*pod {
+		t.Errorf("token: account %v, pod %v", account, pod)
 	}
 }
 

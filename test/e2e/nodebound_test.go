@@ -20,7 +20,9 @@ import (
 )
 
 // mergePatch is a patch as it is written.
-func mergePatch(patch string) client.Patch { return client.RawPatch(types.MergePatchType, []byte(patch)) }
+func mergePatch(patch string) client.Patch {
+	return client.RawPatch(types.MergePatchType, []byte(patch))
+}
 
 // withoutCancel is for what is to be cleaned up when a test has ended.
 func withoutCancel(t *testing.T) context.Context {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	admissionv1 "k8s.io/api/admissionregistration/v1"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
@@ -17,7 +17,7 @@ import (
 )
 
 // documentedRules are those in docs/security.md by which a policy sees resizes.
-func documentedRules(t *testing.T) []admissionv1.NamedRuleWithOperations {
+func documentedRules(t *testing.T) []admissionregistrationv1.NamedRuleWithOperations {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/security.md")
 	must(t, err)
@@ -27,7 +27,7 @@ func documentedRules(t *testing.T) []admissionv1.NamedRuleWithOperations {
 		t.Fatal("docs/security.md has no resourceRules")
 	}
 	var rules struct {
-		ResourceRules []admissionv1.NamedRuleWithOperations `json:"resourceRules"`
+		ResourceRules []admissionregistrationv1.NamedRuleWithOperations `json:"resourceRules"`
 	}
 	must(t, yaml.UnmarshalStrict([]byte("  resourceRules:"+block), &rules))
 	return rules.ResourceRules
@@ -36,16 +36,16 @@ func documentedRules(t *testing.T) []admissionv1.NamedRuleWithOperations {
 // testPoliciesSee is case-26: a policy that has the rules of docs/security.md sees resizes by either path.
 func (e *env) testPoliciesSee(t *testing.T) {
 	const name, words = "policed", "the policy has seen it"
-	fail, forbidden := admissionv1.Fail, metav1.StatusReasonForbidden
-	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+	fail, forbidden := admissionregistrationv1.Fail, metav1.StatusReasonForbidden
+	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: admissionregistrationv1.ValidatingAdmissionPolicySpec{
 		FailurePolicy:    &fail,
-		MatchConstraints: &admissionv1.MatchResources{ResourceRules: documentedRules(t)},
-		Validations: []admissionv1.Validation{{
+		MatchConstraints: &admissionregistrationv1.MatchResources{ResourceRules: documentedRules(t)},
+		Validations: []admissionregistrationv1.Validation{{
 			Expression: "(has(object.spec.podName) ? object.spec.podName : object.metadata.name) != '" + name + "'", Message: words, Reason: &forbidden,
 		}},
 	}}
-	binding := &admissionv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta, Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{
-		PolicyName: name, ValidationActions: []admissionv1.ValidationAction{admissionv1.Deny},
+	binding := &admissionregistrationv1.ValidatingAdmissionPolicyBinding{ObjectMeta: policy.ObjectMeta, Spec: admissionregistrationv1.ValidatingAdmissionPolicyBindingSpec{
+		PolicyName: name, ValidationActions: []admissionregistrationv1.ValidationAction{admissionregistrationv1.Deny},
 	}}
 	p := e.run(t, pod(name, container("app", amounts{"100m/200m", "64Mi/128Mi"})))
 	api := e.Client().AdmissionregistrationV1()

@@ -102,6 +102,8 @@ func (a attempt) check(err error) error {
 	switch {
 	case a.refused == "" && err != nil && !apierrors.IsAlreadyExists(err):
 		return fmt.Errorf("%s: %w, expected to be allowed", a, err)
+	case a.refused != "" && err == nil:
+		return fmt.Errorf("%s: allowed, expected: %s", a, a.refused)
 	case a.refused != "" && (!apierrors.IsForbidden(err) || !strings.Contains(err.Error(), a.refused)):
 		return fmt.Errorf("%s: %w, expected: %s", a, err, a.refused)
 	}

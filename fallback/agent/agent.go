@@ -97,9 +97,10 @@ type Agent struct {
 	// selector is Options.PodSelector; nil: all pods match.
 	selector labels.Selector
 
-	pods *pods
-	lock lock
-	node node
+	pods   *pods
+	finder *finder
+	lock   lock
+	node   node
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
@@ -135,13 +136,13 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	defer func() { _ = connection.Close() }() // nothing is in flight any more
 	units := tree.NewSystemd(opts.SystemdSocket)
 	defer units.Close()
-	manager, err := newManager(cfg, opts, logr.FromContextOrDiscard(ctx))
+	manager, err := newManager(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}
 	a := &Agent{
 		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, systemd: units, watcher: watcher,
-		clock: clock.RealClock{}, selector: selector, pods: newPods(),
+		clock: clock.RealClock{}, selector: selector, pods: newPods(), finder: newFinder(),
 	}
 	if err := a.register(manager); err != nil {
 		return err
@@ -150,7 +151,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 }
 
 // newManager caches the CRIResizes of this node and nothing else, and serves nothing.
-func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, error) {
+func newManager(ctx context.Context, cfg *rest.Config, opts Options) (ctrl.Manager, error) {
 	scheme := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -159,9 +160,11 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 	}
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: v1alpha1.NodeLabelValue(opts.NodeName)})
 	manager, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:  scheme,
-		Logger:  log,
-		Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme,
+		Logger: logr.FromContextOrDiscard(ctx),
+		// What runs beside the controller logs too.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		Metrics:     metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
 			DefaultNamespaces:    opts.watched(),
 			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
@@ -199,6 +202,7 @@ func (a *Agent) register(manager ctrl.Manager) error {
 	}
 	for _, r := range []func(context.Context) error{
 		func(ctx context.Context) error { return a.watch(ctx, moved) },
+		func(ctx context.Context) error { return a.find(ctx, moved) },
 		func(ctx context.Context) error { return a.keepLock(ctx, moved) },
 		a.beat,
 	} {

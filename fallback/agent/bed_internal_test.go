@@ -144,7 +144,7 @@ func (b *bed) newAgent(t *testing.T) *Agent {
 	})
 	a := &Agent{
 		opts:   Options{NodeName: "n1", Namespace: v1alpha1.AgentNamespace, Identity: "agent-1"},
-		client: b.client, runtime: b, tree: b.tree, watcher: watcher, clock: b.clock, pods: newPods(),
+		client: b.client, runtime: b, tree: b.tree, watcher: watcher, clock: b.clock, pods: newPods(), finder: newFinder(),
 	}
 	a.lock.held.Store(true)
 	return a
@@ -164,6 +164,10 @@ func (b *bed) patchStatus(ctx context.Context, c client.Client, sub string, o cl
 
 // Pod, Check and Update play the container runtime.
 func (b *bed) Pod(context.Context, string) (cri.Pod, error) { return b.pod, b.podErr }
+
+func (b *bed) Sandbox(context.Context, string) (cri.Pod, error) { return b.pod, b.podErr }
+
+func (b *bed) Sandboxes(context.Context) ([]cri.Pod, error) { return []cri.Pod{b.pod}, b.podErr }
 
 func (b *bed) Check(context.Context) error { return b.podErr }
 

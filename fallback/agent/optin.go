@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -35,6 +36,11 @@ func (o Options) validateOptIn() []error {
 		errs = append(errs, fmt.Errorf("pod-selector: %w", err))
 	}
 	return errs
+}
+
+// watches says whether the CRIResizes of a namespace are watched.
+func (o Options) watches(namespace string) bool {
+	return len(o.Namespaces) == 0 || slices.Contains(o.Namespaces, namespace)
 }
 
 // watched are the namespaces whose CRIResizes are watched; nil: all.

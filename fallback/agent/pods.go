@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ type pods struct {
 	mu     sync.Mutex
 	known  map[types.NamespacedName]*known // by the name of the CRIResize
 	byPath map[string]types.NamespacedName // watched cgroups
+	small  map[types.NamespacedName]*small // pods that start small; what they hold belongs to the look
 }
 
 // known is what the agent remembers of one pod. Losing it costs a look, or the answer NodeDiffers to a CRIResize that is deleted and
@@ -37,7 +40,7 @@ type known struct {
 }
 
 func newPods() *pods {
-	return &pods{known: map[types.NamespacedName]*known{}, byPath: map[string]types.NamespacedName{}}
+	return &pods{known: map[types.NamespacedName]*known{}, byPath: map[string]types.NamespacedName{}, small: map[types.NamespacedName]*small{}}
 }
 
 // look begins a look at a pod.
@@ -72,6 +75,31 @@ func (p *pods) looked(name types.NamespacedName) {
 	if k.object == nil {
 		delete(p.known, name)
 	}
+}
+
+// startsSmall notes a pod that does, or with nil that it is gone.
+func (p *pods) startsSmall(name types.NamespacedName, s *small) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s == nil {
+		delete(p.small, name)
+		return
+	}
+	p.small[name] = s
+}
+
+// starting is a pod that starts small; nil: it does not.
+func (p *pods) starting(name types.NamespacedName) *small {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.small[name]
+}
+
+// allStarting are the names of all of them.
+func (p *pods) allStarting() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.small))
 }
 
 // oldest is the beginning of the longest look that goes on; zero: none does.

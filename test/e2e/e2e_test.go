@@ -51,6 +51,7 @@ func TestKubernetes(t *testing.T) {
 				t.Run("Weights", e.testWeights)
 				t.Run("Quotas", e.testQuotas)
 				t.Run("Rows", e.testRows)
+				t.Run("StartsSmall", e.testStartsSmall)
 				t.Run("AgentPod", e.testAgentPod)
 				if bySystemd() {
 					t.Run("Reload", e.testReload)

@@ -131,13 +131,14 @@ func (e *env) testStartAndResize(t *testing.T) {
 
 // testStartInUse: an agent that comes a little late leaves a memory limit out that is below what is in use by then.
 func (e *env) testStartInUse(t *testing.T) {
-	processes := e.processes(t, e.agentPod(t), "agent")
-	resume := e.signaller(t, "n1", "CONT", processes...)
-	e.signaller(t, "n1", "STOP", processes...)()
+	agent := e.agentPod(t)
+	node, processes := agent.Spec.NodeName, e.processes(t, agent, "agent")
+	resume := e.signaller(t, node, "CONT", processes...)
+	e.signaller(t, node, "STOP", processes...)()
 	t.Cleanup(resume)
 	p := e.run(t, starting("starts-in-use", startLimits, "alloc", "160Mi"))
 	eventually(t, "the memory is in use", func() error {
-		out, err := e.Exec(t.Context(), "n1", "sh", "-c", `cat /sys/fs/cgroup/memory"$0"/memory.usage_in_bytes /sys/fs/cgroup"$0"/memory.current 2>/dev/null; true`, e.cgroupPath(t, p, "app"))
+		out, err := e.Exec(t.Context(), node, "sh", "-c", `cat /sys/fs/cgroup/memory"$0"/memory.usage_in_bytes /sys/fs/cgroup"$0"/memory.current 2>/dev/null; true`, e.cgroupPath(t, p, "app"))
 		if err == nil && len(strings.TrimSpace(out)) < len("160000000") {
 			err = fmt.Errorf("only %s", out)
 		}

@@ -142,7 +142,7 @@ go mod tidy $(1) -go=1.25.0
 endef
 
 .PHONY: images
-images: ## the test images as docker archives in bin/images
+images: ## the agent's image and those of tests as docker archives in bin/images, to load and push
 	cd test && go run ./cmd/cluster images --output ../$(BIN)/images
 
 .PHONY: cluster-up

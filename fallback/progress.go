@@ -71,6 +71,10 @@ func standing(reason string) (resize.State, resize.Reason, time.Duration) {
 		return resize.StateDeferred, resize.ReasonContended, pollDeferred
 	case v1alpha1.ReasonSandboxed, v1alpha1.ReasonExclusiveCPUs:
 		return resize.StateInfeasible, resize.ReasonUnsupportedPod, 0
+	case v1alpha1.ReasonExceedsNode:
+		return resize.StateInfeasible, resize.ReasonNodeTooSmall, 0
+	case v1alpha1.ReasonNotOptedIn:
+		return resize.StateRefused, resize.ReasonNotOptedIn, pollDeferred
 	case v1alpha1.ReasonNodeDiffers:
 		return resize.StateRefused, resize.ReasonNodeDiffers, pollDeferred
 	case v1alpha1.ReasonNotEnforced:

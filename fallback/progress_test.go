@@ -36,6 +36,8 @@ func TestAgentsWords(t *testing.T) {
 		{says: v1alpha1.ReasonWriteFailed, status: metav1.ConditionFalse, state: resize.StateInProgress, reason: resize.ReasonAgentError, late: expires},
 		{says: v1alpha1.ReasonNodeDiffers, status: metav1.ConditionFalse, state: resize.StateRefused, reason: resize.ReasonNodeDiffers, late: resize.StateRefused},
 		{says: v1alpha1.ReasonNotEnforced, status: metav1.ConditionFalse, state: resize.StateRefused, reason: resize.ReasonNotEnforced, late: resize.StateRefused},
+		{says: v1alpha1.ReasonExceedsNode, status: metav1.ConditionFalse, state: resize.StateInfeasible, reason: resize.ReasonNodeTooSmall, late: resize.StateInfeasible},
+		{says: v1alpha1.ReasonNotOptedIn, status: metav1.ConditionFalse, state: resize.StateRefused, reason: resize.ReasonNotOptedIn, late: resize.StateRefused},
 		{says: "OfTheFuture", status: metav1.ConditionFalse, state: resize.StateInProgress, reason: resize.ReasonAgentError, late: expires},
 	} {
 		t.Run(tc.says, func(t *testing.T) {

@@ -127,7 +127,7 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 	if object == nil && asksNothing(want) {
 		return resize.Result{
 			Path: resize.PathCRI, State: resize.StateDone, Reason: resize.ReasonNothingAsked,
-			Message: "the pod was never resized: it has what its spec says", Containers: evidence(held, nil),
+			Message: neverResized(pod), Containers: evidence(held, nil),
 		}, nil
 	}
 	if covers(pod, object, want) {
@@ -143,6 +143,13 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 	res, err := r.ask(ctx, pod, object, want)
 	res.Warnings = append(res.Warnings, checked.Warnings...)
 	return res, err
+}
+
+func neverResized(pod *corev1.Pod) string {
+	if _, small := pod.Annotations[v1alpha1.StartLimitsAnnotation]; small {
+		return "the pod was never resized: it has what its spec says, or the lower limits of its annotation " + v1alpha1.StartLimitsAnnotation
+	}
+	return "the pod was never resized: it has what its spec says"
 }
 
 // check looks at all that must be so before something is written, at the same time: the pod is still there, its node can hold it and

@@ -80,6 +80,8 @@ const (
 	ReasonNodeDiffers Reason = "NodeDiffers"
 	// ReasonNotEnforced (Refused): enforcement was switched off for this pod.
 	ReasonNotEnforced Reason = "NotEnforced"
+	// ReasonNotOptedIn (Refused): the node's agent was told to act on other pods only.
+	ReasonNotOptedIn Reason = "NotOptedIn"
 	// ReasonGateOff (Refused): the gate lets no change of this pod through, by this path.
 	ReasonGateOff Reason = "GateOff"
 	// ReasonObserved (Refused): the gate has changes of this pod tried, not made; Result.WouldBe says what would have become of it.

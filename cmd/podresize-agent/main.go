@@ -53,6 +53,8 @@ func run(args []string) error {
 	flags.StringVar(&opts.CgroupRoot, "cgroup-root", "/sys/fs/cgroup", "where the host's cgroup file system is mounted")
 	flags.StringVar(&opts.SystemdSocket, "systemd-socket", "/run/systemd/private", "private socket of systemd, for nodes with the systemd cgroup driver")
 	flags.StringVar(&opts.Namespace, "namespace", v1alpha1.AgentNamespace, "namespace of the Lease that makes this the one agent of its node")
+	flags.StringSliceVar(&opts.Namespaces, "namespaces", nil, "namespaces whose CRIResizes are acted on, separated by commas; the agent needs no right in others (default: all)")
+	flags.StringVar(&opts.PodSelector, "pod-selector", "", "label selector: pods that did not match it when they were made are left alone (default: all match)")
 	flags.StringVar(&opts.Identity, "identity", "", "name of this agent in the Lease, which the next container of the same pod must have again; default: the host's name and a random number")
 	flags.StringVar(&opts.Heartbeat, "heartbeat", "", "file in which the agent shows that it lives, for the command probe")
 	switches, err := gates.New(gates.Table(), gates.Removed())
@@ -71,6 +73,9 @@ func run(args []string) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
+	if err := narrowed(flags, opts); err != nil {
+		return err
+	}
 	cfg, err := config.GetConfig()
 	if err != nil {
 		return fmt.Errorf("finding the API server: %w", err)
@@ -86,6 +91,17 @@ func run(args []string) error {
 	}
 	opts.NoReclaim = !switches.Enabled(gates.MemoryReclaim)
 	return agent.Run(logr.NewContext(ctx, log), cfg, opts)
+}
+
+// narrowed refuses flags that are to narrow what the agent acts on and are empty, as an unset variable makes them: that would be all.
+func narrowed(flags *pflag.FlagSet, opts agent.Options) error {
+	if flags.Changed("namespaces") && len(opts.Namespaces) == 0 {
+		return errors.New("namespaces: must not be empty; without the flag all namespaces are meant")
+	}
+	if flags.Changed("pod-selector") && opts.PodSelector == "" {
+		return errors.New("pod-selector: must not be empty; without the flag all pods are meant")
+	}
+	return opts.Validate()
 }
 
 func probe(args []string) error {

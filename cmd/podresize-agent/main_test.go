@@ -45,7 +45,17 @@ func TestHelp(t *testing.T) {
 }
 
 func TestBadFlags(t *testing.T) {
-	for _, args := range [][]string{{"--nodename=n1"}, {"stray"}, {"probe", "heartbeat"}, {"probe", "--heartbeat=nowhere"}} {
+	for _, args := range [][]string{
+		{"--nodename=n1"},
+		{"stray"},
+		{"--node-name=n1", "--namespaces="},
+		{"--node-name=n1", "--namespaces=shop,"},
+		{"--node-name=n1", "--namespaces=a/b"},
+		{"--node-name=n1", "--pod-selector="},
+		{"--node-name=n1", "--pod-selector=a=b=c"},
+		{"probe", "heartbeat"},
+		{"probe", "--heartbeat=nowhere"},
+	} {
 		if err := run(args); err == nil || !strings.Contains(err.Error(), strings.TrimPrefix(strings.SplitN(args[len(args)-1], "=", 2)[0], "--")) {
 			t.Errorf("%q: got %v", args, err)
 		}

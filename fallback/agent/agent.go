@@ -60,6 +60,12 @@ type Options struct {
 	Identity string
 	// Heartbeat is the file by which Probe sees how the agent is; empty: none.
 	Heartbeat string
+	// Namespaces are those whose CRIResizes the agent watches; it needs no right in others. Empty: all.
+	Namespaces []string
+	// PodSelector is a label selector: pods that did not match it when their sandboxes were made are left alone. Empty: all match.
+	PodSelector string
+	// Sidecar has the agent take from the machine what a node's agent reads from its Node.
+	Sidecar bool
 	// NoReclaim has memory in use stand in the way of a lower limit without asking the kernel to reclaim any.
 	NoReclaim bool
 }
@@ -76,7 +82,7 @@ func (o Options) Validate() error {
 	if o.CgroupRoot == "" {
 		errs = append(errs, errors.New("cgroup-root: must be where the host's cgroup file system is mounted"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateOptIn()...)...)
 }
 
 // Agent holds what the CRIResizes of one node ask for.
@@ -88,10 +94,13 @@ type Agent struct {
 	systemd systemd
 	watcher *cgroup.Watcher
 	clock   clock.PassiveClock
+	// selector is Options.PodSelector; nil: all pods match.
+	selector labels.Selector
 
-	pods *pods
-	lock lock
-	node node
+	pods   *pods
+	finder *finder
+	lock   lock
+	node   node
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
@@ -108,6 +117,10 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	if opts.Identity == "" {
 		opts.Identity = randomIdentity()
 	}
+	selector, err := labels.Parse(opts.PodSelector)
+	if err != nil {
+		return fmt.Errorf("pod-selector: %w", err)
+	}
 	tree, err := cgroup.Open(opts.CgroupRoot)
 	if err != nil {
 		return err
@@ -123,13 +136,13 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	defer func() { _ = connection.Close() }() // nothing is in flight any more
 	units := tree.NewSystemd(opts.SystemdSocket)
 	defer units.Close()
-	manager, err := newManager(cfg, opts, logr.FromContextOrDiscard(ctx))
+	manager, err := newManager(ctx, cfg, opts)
 	if err != nil {
 		return err
 	}
 	a := &Agent{
 		opts: opts, client: manager.GetClient(), runtime: connection, tree: tree, systemd: units, watcher: watcher,
-		clock: clock.RealClock{}, pods: newPods(),
+		clock: clock.RealClock{}, selector: selector, pods: newPods(), finder: newFinder(),
 	}
 	if err := a.register(manager); err != nil {
 		return err
@@ -138,7 +151,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 }
 
 // newManager caches the CRIResizes of this node and nothing else, and serves nothing.
-func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, error) {
+func newManager(ctx context.Context, cfg *rest.Config, opts Options) (ctrl.Manager, error) {
 	scheme := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -147,10 +160,13 @@ func newManager(cfg *rest.Config, opts Options, log logr.Logger) (ctrl.Manager, 
 	}
 	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: v1alpha1.NodeLabelValue(opts.NodeName)})
 	manager, err := ctrl.NewManager(cfg, ctrl.Options{
-		Scheme:  scheme,
-		Logger:  log,
-		Metrics: metricsserver.Options{BindAddress: "0"},
+		Scheme: scheme,
+		Logger: logr.FromContextOrDiscard(ctx),
+		// What runs beside the controller logs too.
+		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
+		Metrics:     metricsserver.Options{BindAddress: "0"},
 		Cache: cache.Options{
+			DefaultNamespaces:    opts.watched(),
 			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
 			DefaultTransform:     cache.TransformStripManagedFields(),
 		},
@@ -186,6 +202,7 @@ func (a *Agent) register(manager ctrl.Manager) error {
 	}
 	for _, r := range []func(context.Context) error{
 		func(ctx context.Context) error { return a.watch(ctx, moved) },
+		func(ctx context.Context) error { return a.find(ctx, moved) },
 		func(ctx context.Context) error { return a.keepLock(ctx, moved) },
 		a.beat,
 	} {

@@ -84,6 +84,10 @@ func asking(app, log string) *v1alpha1.CRIResize {
 	return object
 }
 
+func newNode(name, allocatable string) *corev1.Node {
+	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{Allocatable: list(allocatable)}}
+}
+
 func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 	t.Helper()
 	b := &bed{root: t.TempDir(), clock: clocktesting.NewFakePassiveClock(time.Now()), pod: cri.Pod{Namespace: "shop", Name: "web", CgroupsPath: podPath + "/sandbox", Containers: []cri.Container{
@@ -99,12 +103,12 @@ func newBed(t *testing.T, unified bool, object *v1alpha1.CRIResize) *bed {
 		b.uses(t, path, 1<<20)
 	}
 	scheme := apiruntime.NewScheme()
-	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme} {
+	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(object).WithStatusSubresource(&v1alpha1.CRIResize{}).
+	b.client = fake.NewClientBuilder().WithScheme(scheme).WithTypeConverters(managedfields.NewDeducedTypeConverter()).WithObjects(object, newNode("n1", "cpu=4 memory=8Gi")).WithStatusSubresource(&v1alpha1.CRIResize{}).
 		WithInterceptorFuncs(interceptor.Funcs{SubResourcePatch: b.patchStatus}).Build()
 	b.agent = b.newAgent(t)
 	return b
@@ -140,7 +144,7 @@ func (b *bed) newAgent(t *testing.T) *Agent {
 	})
 	a := &Agent{
 		opts:   Options{NodeName: "n1", Namespace: v1alpha1.AgentNamespace, Identity: "agent-1"},
-		client: b.client, runtime: b, tree: b.tree, watcher: watcher, clock: b.clock, pods: newPods(),
+		client: b.client, runtime: b, tree: b.tree, watcher: watcher, clock: b.clock, pods: newPods(), finder: newFinder(),
 	}
 	a.lock.held.Store(true)
 	return a
@@ -160,6 +164,10 @@ func (b *bed) patchStatus(ctx context.Context, c client.Client, sub string, o cl
 
 // Pod, Check and Update play the container runtime.
 func (b *bed) Pod(context.Context, string) (cri.Pod, error) { return b.pod, b.podErr }
+
+func (b *bed) Sandbox(context.Context, string) (cri.Pod, error) { return b.pod, b.podErr }
+
+func (b *bed) Sandboxes(context.Context) ([]cri.Pod, error) { return []cri.Pod{b.pod}, b.podErr }
 
 func (b *bed) Check(context.Context) error { return b.podErr }
 

@@ -45,12 +45,12 @@ func (a *Agent) giveRoom(ctx context.Context, o *observed, before figures.Pod) e
 // letGo is for a CRIResize that is gone. As long as the pod is there the agent remembers what it left in the kernel, so that another
 // CRIResize of the pod finds it known.
 func (a *Agent) letGo(ctx context.Context, name types.NamespacedName, k *known) (ctrl.Result, error) {
-	a.unfollow(name)
 	if k.object == nil {
 		return ctrl.Result{}, nil
 	}
+	a.unfollow(name)
 	o, err := a.observe(ctx, k.object)
-	if errors.Is(err, cri.ErrNotFound) {
+	if errors.Is(err, cri.ErrNotFound) || errors.Is(err, errNotOptedIn) {
 		k.object = nil
 		return ctrl.Result{}, nil
 	}

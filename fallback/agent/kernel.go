@@ -16,6 +16,8 @@ import (
 // runtime is the container runtime of the node.
 type runtime interface {
 	Pod(ctx context.Context, uid string) (cri.Pod, error)
+	Sandbox(ctx context.Context, uid string) (cri.Pod, error)
+	Sandboxes(ctx context.Context) ([]cri.Pod, error)
 	Update(ctx context.Context, id string, r cri.Resources) error
 	// Check finds out whether the runtime answers.
 	Check(ctx context.Context) error
@@ -33,6 +35,8 @@ type observed struct {
 	containers map[string]observedContainer
 	// hollow are the containers that run, by the runtime's word, and have no process in their cgroup on this host.
 	hollow []cri.Container
+	// startLimits are those of the pod's annotation; nil: it has none, or one that nobody can read.
+	startLimits map[string]v1alpha1.Requirements
 	// handler is the runtime handler of the pod, "" for the default one.
 	handler string
 }
@@ -56,7 +60,11 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 	if pod.Namespace != object.Namespace || pod.Name != object.Spec.PodName {
 		return nil, fmt.Errorf("the pod with UID %q is another one than %q: %w", object.Spec.PodUID, object.Namespace+"/"+object.Spec.PodName, cri.ErrNotFound)
 	}
-	o := &observed{handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
+	if err := a.optedIn(pod); err != nil {
+		return nil, err
+	}
+	startLimits, _ := v1alpha1.StartLimits(pod.Annotations) // an error was told when the pod was found
+	o := &observed{startLimits: startLimits, handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
 	if pod.CgroupsPath != "" {
 		paths, err := cgroup.Locate(pod.CgroupsPath)
 		if err != nil {

@@ -99,6 +99,9 @@ func (a *Agent) lookAtAll(ctx context.Context, moved moves) {
 	for i := range all.Items {
 		moved.send(ctx, client.ObjectKeyFromObject(&all.Items[i]))
 	}
+	for _, name := range a.pods.allStarting() {
+		moved.send(ctx, name)
+	}
 }
 
 // acquire takes or renews the Lease, unless another agent shows that it lives, and gives its holder.

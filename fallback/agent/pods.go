@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +17,7 @@ type pods struct {
 	mu     sync.Mutex
 	known  map[types.NamespacedName]*known // by the name of the CRIResize
 	byPath map[string]types.NamespacedName // watched cgroups
+	small  map[types.NamespacedName]*small // pods that start small; what they hold belongs to the look
 }
 
 // known is what the agent remembers of one pod. Losing it costs a look, or the answer NodeDiffers to a CRIResize that is deleted and
@@ -29,13 +32,15 @@ type known struct {
 	left []figures.Pod
 	// repairs are those that no status tells of yet.
 	repairs int64
+	// fits is the generation of object of which it is known that its node is large enough for it.
+	fits int64
 	// hollow is since when a container, by its id, runs by the runtime's word and has no process in its cgroup.
 	hollow map[string]time.Time
 	contention
 }
 
 func newPods() *pods {
-	return &pods{known: map[types.NamespacedName]*known{}, byPath: map[string]types.NamespacedName{}}
+	return &pods{known: map[types.NamespacedName]*known{}, byPath: map[string]types.NamespacedName{}, small: map[types.NamespacedName]*small{}}
 }
 
 // look begins a look at a pod.
@@ -55,7 +60,7 @@ func (p *pods) look(name types.NamespacedName, now time.Time) *known {
 func (k *known) see(object *v1alpha1.CRIResize) {
 	if k.object != nil && k.object.UID != object.UID {
 		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
-		k.contention = contention{}
+		k.contention, k.fits = contention{}, 0
 	}
 	k.object, k.deleted = object, false
 	k.of(object.Generation)
@@ -70,6 +75,31 @@ func (p *pods) looked(name types.NamespacedName) {
 	if k.object == nil {
 		delete(p.known, name)
 	}
+}
+
+// startsSmall notes a pod that does, or with nil that it is gone.
+func (p *pods) startsSmall(name types.NamespacedName, s *small) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s == nil {
+		delete(p.small, name)
+		return
+	}
+	p.small[name] = s
+}
+
+// starting is a pod that starts small; nil: it does not.
+func (p *pods) starting(name types.NamespacedName) *small {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.small[name]
+}
+
+// allStarting are the names of all of them.
+func (p *pods) allStarting() []types.NamespacedName {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.small))
 }
 
 // oldest is the beginning of the longest look that goes on; zero: none does.

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -42,7 +43,7 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	object := &v1alpha1.CRIResize{}
 	if err := a.client.Get(ctx, req.NamespacedName, object); err != nil {
 		if apierrors.IsNotFound(err) {
-			return a.letGo(ctx, req.NamespacedName, k)
+			return a.withoutObject(ctx, req.NamespacedName, k)
 		}
 		return ctrl.Result{}, fmt.Errorf("reading CRIResize %q: %w", req.NamespacedName, err)
 	}
@@ -65,6 +66,16 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, v.err
 	}
 	return ctrl.Result{RequeueAfter: v.again}, nil
+}
+
+// withoutObject is for a pod that no CRIResize speaks of, any more or yet.
+func (a *Agent) withoutObject(ctx context.Context, name types.NamespacedName, k *known) (ctrl.Result, error) {
+	result, err := a.letGo(ctx, name, k)
+	s := a.pods.starting(name)
+	if err != nil || s == nil {
+		return result, err
+	}
+	return a.startSmall(ctx, name, s)
 }
 
 // verdict is what a look at one pod came to.
@@ -107,7 +118,10 @@ func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *obse
 	if v, ok := a.suits(object, o, want, k); !ok {
 		return v, o
 	}
-	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want}, k.left...)); !ok {
+	if v, ok := a.fits(ctx, object, k); !ok {
+		return v, o
+	}
+	if v, ok := a.adopt(ctx, object, o, append([]figures.Pod{before, want, started(&object.Spec, o.startLimits)}, k.left...)); !ok {
 		return v, o
 	}
 	a.follow(ctx, client.ObjectKeyFromObject(object), o)
@@ -230,6 +244,8 @@ func unobserved(err error) verdict {
 		return failed(v1alpha1.ReasonRuntimeUnavailable, err)
 	case errors.Is(err, cri.ErrNotFound):
 		return verdict{reason: v1alpha1.ReasonPodNotFound, message: err.Error(), again: lookSoon}
+	case errors.Is(err, errNotOptedIn):
+		return verdict{reason: v1alpha1.ReasonNotOptedIn, message: err.Error(), again: lookAgain}
 	case errors.Is(err, errNoCgroup):
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: err.Error(), again: lookSoon}
 	default:

@@ -21,11 +21,18 @@ func (m moves) send(ctx context.Context, name types.NamespacedName) {
 // watch turns what happens in the cgroups of followed pods into looks at them: a container that came or went, or another writer.
 // Our own writes are told too; the look that they cause finds everything as it should be.
 func (a *Agent) watch(ctx context.Context, moved moves) error {
-	return a.watcher.Run(ctx, func(path string) {
+	return a.watcher.Run(ctx, a.tells(ctx, moved))
+}
+
+// tells sends what happened in a cgroup to the look at its pod, or where no pod is followed to the finder.
+func (a *Agent) tells(ctx context.Context, moved moves) func(path string) {
+	return func(path string) {
 		if name, ok := a.pods.at(path); ok {
 			moved.send(ctx, name)
+			return
 		}
-	})
+		a.finder.queue.Add(path)
+	}
 }
 
 // follow watches the cgroups of a pod and its containers from now on, and those alone. Without a watch the slow look remains, so a

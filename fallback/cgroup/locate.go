@@ -80,3 +80,31 @@ func expandSlice(slice string) (string, error) {
 	}
 	return expanded, nil
 }
+
+// Tops are the cgroups in which pods have theirs: the one of all pods, of which podPath is some pod's, and those of the QoS classes in it.
+func Tops(podPath string) ([]string, error) {
+	for top := path.Dir(podPath); top != "/"; top = path.Dir(top) {
+		base := strings.TrimSuffix(path.Base(top), ".slice")
+		if parts := strings.Split(base, "-"); parts[len(parts)-1] != "kubepods" {
+			continue
+		}
+		if base == path.Base(top) {
+			return []string{top, top + "/burstable", top + "/besteffort"}, nil
+		}
+		return []string{top, top + "/" + base + "-burstable.slice", top + "/" + base + "-besteffort.slice"}, nil
+	}
+	return nil, fmt.Errorf("locating the cgroup of all pods: %q is not below one named kubepods", podPath)
+}
+
+// PodUID is the UID of the pod whose cgroup is at path, as a kubelet names it; "" if it is not a pod's.
+func PodUID(podPath string) string {
+	name, isSlice := strings.CutSuffix(path.Base(podPath), ".slice")
+	if isSlice { // a dash would be a level of the hierarchy
+		name = strings.ReplaceAll(name[strings.LastIndex(name, "-")+1:], "_", "-")
+	}
+	uid, isPod := strings.CutPrefix(name, "pod")
+	if !isPod {
+		return ""
+	}
+	return uid
+}

@@ -1,6 +1,7 @@
 package cgroup_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,5 +94,40 @@ func TestLocateRefuses(t *testing.T) {
 				t.Errorf("%q does not quote the path", err)
 			}
 		})
+	}
+}
+
+func TestTops(t *testing.T) {
+	for podPath, want := range map[string][]string{
+		"/kubepods/burstable/pod1-2":          {"/kubepods", "/kubepods/burstable", "/kubepods/besteffort"},
+		"/kubepods/pod1-2":                    {"/kubepods", "/kubepods/burstable", "/kubepods/besteffort"},
+		"/bed/n1/kubepods/besteffort/pod1-2":  {"/bed/n1/kubepods", "/bed/n1/kubepods/burstable", "/bed/n1/kubepods/besteffort"},
+		"/kubepods.slice/kubepods-pod1.slice": {"/kubepods.slice", "/kubepods.slice/kubepods-burstable.slice", "/kubepods.slice/kubepods-besteffort.slice"},
+		"/a.slice/a-kubepods.slice/a-kubepods-burstable.slice/a-kubepods-burstable-pod1.slice": {
+			"/a.slice/a-kubepods.slice", "/a.slice/a-kubepods.slice/a-kubepods-burstable.slice", "/a.slice/a-kubepods.slice/a-kubepods-besteffort.slice",
+		},
+		"/elsewhere/pod1": nil,
+		"/":               nil,
+	} {
+		got, err := cgroup.Tops(podPath)
+		if !slices.Equal(got, want) || (err == nil) != (want != nil) {
+			t.Errorf("%q: %v, %v", podPath, got, err)
+		}
+	}
+}
+
+func TestPodUID(t *testing.T) {
+	for podPath, want := range map[string]string{
+		"/kubepods/burstable/pod8f14e45f-ceea-467f-ab83-2f3d1a3b1b1e":                                               "8f14e45f-ceea-467f-ab83-2f3d1a3b1b1e",
+		"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod8f14e45f_ceea_467f_ab83_2f3d1a3b1b1e.slice": "8f14e45f-ceea-467f-ab83-2f3d1a3b1b1e",
+		"/kubepods/podc4ca4238a0b923820dcc509a6f75849b":                                                             "c4ca4238a0b923820dcc509a6f75849b", // a static pod's
+		"/kubepods/burstable":                                 "",
+		"/kubepods.slice/kubepods-burstable.slice":            "",
+		"/kubepods.slice/kubepods-pod1.slice/cri-cafe.scope":  "",
+		"/kubepods/burstable/pod8f14e45f/1f40fc92da241694750": "",
+	} {
+		if got := cgroup.PodUID(podPath); got != want {
+			t.Errorf("%q: %q", podPath, got)
+		}
 	}
 }

@@ -66,6 +66,25 @@ func firstDir(root string, names ...string) (string, bool) {
 	return "", false
 }
 
+// Children are the paths of the cgroups in the one at path. The error is fs.ErrNotExist when there is no such cgroup.
+func (t *Tree) Children(path string) ([]string, error) {
+	f, err := t.cpuFile(path, "")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return nil, fmt.Errorf("listing cgroup %q: %w", path, gone(err))
+	}
+	var children []string
+	for _, e := range entries {
+		if e.IsDir() {
+			children = append(children, path+"/"+e.Name())
+		}
+	}
+	return children, nil
+}
+
 // Unified reports whether this is cgroup v2.
 func (t *Tree) Unified() bool { return t.unified }
 

@@ -19,11 +19,13 @@ const (
 	podUIDLabel            = "io.kubernetes.pod.uid"
 	containerNameLabel     = "io.kubernetes.container.name"
 	restartCountAnnotation = "io.kubernetes.container.restartCount"
+	// Kubelets of 1.27 to 1.30 write it while the gate InPlacePodVerticalScaling is on.
+	inPlaceAnnotation = "io.kubernetes.container.hashWithoutResources"
 )
 
 // Pod is a pod as its runtime has it at one moment.
 type Pod struct {
-	SandboxID, Namespace, Name string
+	SandboxID, Namespace, Name, UID string
 	// Labels and Annotations are those that the pod had when its sandbox was made.
 	Labels, Annotations map[string]string
 	// RuntimeHandler is that of the pod's RuntimeClass, "" for the default.
@@ -48,6 +50,10 @@ type Container struct {
 	// CgroupsPath is that of the OCI runtime spec, in the form of the cgroup
 	// driver; never empty.
 	CgroupsPath string
+	// CPUShares are those that the runtime was last told to give it, 0 if it does not say.
+	CPUShares int64
+	// InPlace says that its kubelet, one of 1.27 to 1.30, has the gate to resize it in place.
+	InPlace bool
 	// CPUs and MemoryNodes are its cpuset, which only the static policies of the
 	// kubelet's CPU and memory managers set; else "".
 	CPUs, MemoryNodes string
@@ -69,14 +75,7 @@ func (c *Client) pod(ctx context.Context, uid string) (Pod, error) {
 	if err != nil {
 		return Pod{}, err
 	}
-	pod := Pod{
-		SandboxID:      sandbox.GetId(),
-		Namespace:      sandbox.GetMetadata().GetNamespace(),
-		Name:           sandbox.GetMetadata().GetName(),
-		Labels:         sandbox.GetLabels(),
-		Annotations:    sandbox.GetAnnotations(),
-		RuntimeHandler: sandbox.GetRuntimeHandler(),
-	}
+	pod := podOf(sandbox)
 	if pod.CgroupsPath, err = c.sandboxCgroupsPath(ctx, pod.SandboxID); err != nil {
 		return Pod{}, err
 	}
@@ -96,22 +95,63 @@ func (c *Client) pod(ctx context.Context, uid string) (Pod, error) {
 	return pod, nil
 }
 
+func podOf(sandbox *runtimeapi.PodSandbox) Pod {
+	return Pod{
+		SandboxID:      sandbox.GetId(),
+		Namespace:      sandbox.GetMetadata().GetNamespace(),
+		Name:           sandbox.GetMetadata().GetName(),
+		UID:            sandbox.GetMetadata().GetUid(),
+		Labels:         sandbox.GetLabels(),
+		Annotations:    sandbox.GetAnnotations(),
+		RuntimeHandler: sandbox.GetRuntimeHandler(),
+	}
+}
+
+// Sandbox finds the pod with that UID by what one request tells of it: without cgroups and containers. The error is ErrNotFound as
+// Pod's is.
+func (c *Client) Sandbox(ctx context.Context, uid string) (Pod, error) {
+	sandbox, err := c.sandbox(ctx, uid)
+	if err != nil {
+		return Pod{}, fmt.Errorf("finding the sandbox of the pod with UID %q: %w", uid, err)
+	}
+	return podOf(sandbox), nil
+}
+
+// Sandboxes are those of all pods, told as Sandbox tells them.
+func (c *Client) Sandboxes(ctx context.Context) ([]Pod, error) {
+	sandboxes, err := c.sandboxes(ctx, nil)
+	pods := make([]Pod, 0, len(sandboxes))
+	for _, s := range sandboxes {
+		pods = append(pods, podOf(s))
+	}
+	return pods, err
+}
+
 // sandbox returns the ready sandbox of the pod. While the kubelet replaces one
 // there can be two, and the later attempt is the one that stays.
 func (c *Client) sandbox(ctx context.Context, uid string) (*runtimeapi.PodSandbox, error) {
+	sandboxes, err := c.sandboxes(ctx, map[string]string{podUIDLabel: uid})
+	if err != nil {
+		return nil, err
+	}
+	if len(sandboxes) == 0 {
+		return nil, fmt.Errorf("looking for a ready sandbox: %w", ErrNotFound)
+	}
+	return slices.MaxFunc(sandboxes, func(a, b *runtimeapi.PodSandbox) int {
+		return cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt())
+	}), nil
+}
+
+// sandboxes lists the ready ones with these labels.
+func (c *Client) sandboxes(ctx context.Context, labels map[string]string) ([]*runtimeapi.PodSandbox, error) {
 	resp, err := c.runtime.ListPodSandbox(ctx, &runtimeapi.ListPodSandboxRequest{Filter: &runtimeapi.PodSandboxFilter{
-		LabelSelector: map[string]string{podUIDLabel: uid},
+		LabelSelector: labels,
 		State:         &runtimeapi.PodSandboxStateValue{State: runtimeapi.PodSandboxState_SANDBOX_READY},
 	}})
 	if err != nil {
 		return nil, fmt.Errorf("listing sandboxes: %w", err)
 	}
-	if len(resp.GetItems()) == 0 {
-		return nil, fmt.Errorf("looking for a ready sandbox: %w", ErrNotFound)
-	}
-	return slices.MaxFunc(resp.GetItems(), func(a, b *runtimeapi.PodSandbox) int {
-		return cmp.Compare(a.GetMetadata().GetAttempt(), b.GetMetadata().GetAttempt())
-	}), nil
+	return resp.GetItems(), nil
 }
 
 func (c *Client) sandboxCgroupsPath(ctx context.Context, id string) (string, error) {
@@ -172,6 +212,8 @@ func (c *Client) container(ctx context.Context, listed *runtimeapi.Container) (_
 		RestartCount: restartCount(listed),
 		StartedAt:    time.Unix(0, resp.GetStatus().GetStartedAt()),
 		CgroupsPath:  info.RuntimeSpec.Linux.CgroupsPath,
+		CPUShares:    info.RuntimeSpec.Linux.Resources.CPU.Shares,
+		InPlace:      listed.GetAnnotations()[inPlaceAnnotation] != "",
 		CPUs:         info.RuntimeSpec.Linux.Resources.CPU.CPUs,
 		MemoryNodes:  info.RuntimeSpec.Linux.Resources.CPU.Mems,
 	}, true, nil
@@ -195,8 +237,9 @@ type verboseInfo struct {
 			CgroupsPath string `json:"cgroupsPath"`
 			Resources   struct {
 				CPU struct {
-					CPUs string `json:"cpus"`
-					Mems string `json:"mems"`
+					Shares int64  `json:"shares"`
+					CPUs   string `json:"cpus"`
+					Mems   string `json:"mems"`
 				} `json:"cpu"`
 			} `json:"resources"`
 		} `json:"linux"`

@@ -63,6 +63,7 @@ func TestPod(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			want.UID = uid
 			want.Labels = map[string]string{"io.kubernetes.pod.uid": uid, "tier": "front"}
 			want.Annotations = map[string]string{"owner": "web-team"}
 			if diff := cmp.Diff(want, got); diff != "" {
@@ -72,6 +73,26 @@ func TestPod(t *testing.T) {
 	}
 	for _, uid := range []string{"u4", "u9", ""} {
 		if got, err := client.Pod(t.Context(), uid); !errors.Is(err, cri.ErrNotFound) {
+			t.Errorf("%q: got %+v, %v, want ErrNotFound", uid, got, err)
+		}
+	}
+}
+
+// TestSandboxes: what one request tells of pods, of the ready ones alone.
+func TestSandboxes(t *testing.T) {
+	client := connect(t, &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{
+		sandbox("s1", "u1", 0, ready), sandbox("s2", "u2", 0, notReady), sandbox("s3", "u2", 1, ready), sandbox("s4", "u4", 0, notReady),
+	}}, cri.Options{})
+	all, err := client.Sandboxes(t.Context())
+	if err != nil || len(all) != 2 || all[0].UID != "u1" || all[1].SandboxID != "s3" {
+		t.Errorf("all are %+v, %v", all, err)
+	}
+	one, err := client.Sandbox(t.Context(), "u2")
+	if err != nil || one.SandboxID != "s3" || one.Annotations["owner"] != "web-team" {
+		t.Errorf("u2 is %+v, %v", one, err)
+	}
+	for _, uid := range []string{"u4", ""} {
+		if got, err := client.Sandbox(t.Context(), uid); !errors.Is(err, cri.ErrNotFound) {
 			t.Errorf("%q: got %+v, %v, want ErrNotFound", uid, got, err)
 		}
 	}

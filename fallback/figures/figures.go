@@ -186,3 +186,20 @@ func memory(limit int64) int64 {
 	}
 	return limit
 }
+
+// Lowered is held with those of the limits that are lower. The period, and so the meaning of a quota, stays.
+func Lowered(held Cgroup, limits v1alpha1.Requirements) Cgroup {
+	to := ofContainer(limits)
+	if to.Quota != Unlimited {
+		to.Quota = max(to.Quota*held.Period/Period, minQuota)
+	}
+	held.Quota, held.Memory = lower(held.Quota, to.Quota), lower(held.Memory, to.Memory)
+	return held
+}
+
+func lower(a, b int64) int64 {
+	if a == Unlimited || b != Unlimited && b < a {
+		return b
+	}
+	return a
+}

@@ -38,6 +38,10 @@ const (
 	ReasonSandboxed = "Sandboxed"
 	// ReasonExclusiveCPUs: a Guaranteed pod that the static policy of the CPU or memory manager has pinned. Nothing was written.
 	ReasonExclusiveCPUs = "ExclusiveCPUs"
+	// ReasonExceedsNode: a request is larger than what the node can allocate. Nothing was written.
+	ReasonExceedsNode = "ExceedsNode"
+	// ReasonNotOptedIn: the agent was told to act on other pods only. Nothing was written.
+	ReasonNotOptedIn = "NotOptedIn"
 	// ReasonNotEnforced: spec.enforce is false; the containers keep what they have.
 	ReasonNotEnforced = "NotEnforced"
 )

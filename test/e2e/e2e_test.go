@@ -51,6 +51,7 @@ func TestKubernetes(t *testing.T) {
 				t.Run("Weights", e.testWeights)
 				t.Run("Quotas", e.testQuotas)
 				t.Run("Rows", e.testRows)
+				t.Run("StartsSmall", e.testStartsSmall)
 				t.Run("AgentPod", e.testAgentPod)
 				t.Run("Reboot", e.testReboot)
 				if bySystemd() {
@@ -60,6 +61,7 @@ func TestKubernetes(t *testing.T) {
 			t.Run("LiveFigures", e.testLiveFigures)
 			t.Run("LeastPrivilege", e.testLeastPrivilege) // looks back on the others
 			t.Run("Reports", e.testReports)               // is refused things on purpose
+			t.Run("Security", e.testSecurity)             // so is this
 			if e.path == resize.PathCRI {
 				t.Run("Uninstall", e.testUninstall)
 			}

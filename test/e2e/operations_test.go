@@ -64,6 +64,9 @@ func (e *env) testReboot(t *testing.T) {
 
 // testUninstall goes as docs/operations.md says, and then starts containers anew, which nobody holds any more.
 func (e *env) testUninstall(t *testing.T) {
+	e.apply(t, "e2e/manifests") // testOptIn has narrowed it
+	must(t, e.WaitDaemonSet(t.Context(), v1alpha1.AgentNamespace, "podresize-agent"))
+	e.untilHolds(t, e.agentPod(t).Name)
 	r := e.newResizer(t)
 	up, down := e.run(t, tripled("uninstall-up")), e.run(t, tripled("uninstall-down"))
 	e.ends(t, r, up, tripledUp, tripledLarge)

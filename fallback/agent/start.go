@@ -1,0 +1,172 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/podresize/podresize/fallback/cgroup"
+	"github.com/podresize/podresize/fallback/cri"
+	"github.com/podresize/podresize/fallback/figures"
+	"github.com/podresize/podresize/resize/v1alpha1"
+)
+
+// startFor is how long after its start a container may still be made small: an agent that was away for longer does not shrink what has
+// come to work.
+const startFor = 2 * time.Minute
+
+// small is a pod that starts small, for as long as its cgroup is there.
+type small struct {
+	uid    string
+	path   string // of its cgroup
+	limits map[string]v1alpha1.Requirements
+	// done are the ids of the containers that were looked at.
+	done map[string]bool
+	// awaited is since when a cgroup in the pod's has no running container yet; zero: each has.
+	awaited time.Time
+}
+
+// startSmall gives the containers of a pod that no CRIResize speaks of the limits that they are to start with: each of them once, when it
+// has begun to run.
+func (a *Agent) startSmall(ctx context.Context, name types.NamespacedName, s *small) (ctrl.Result, error) {
+	a.pods.watched(name, []string{s.path})
+	a.watchFor(ctx, s.path) // before the look: what comes after it is told
+	pod, err := a.runtime.Pod(ctx, s.uid)
+	if errors.Is(err, cri.ErrNotFound) {
+		return a.endSmall(name, s), nil
+	}
+	if err != nil {
+		return ctrl.Result{}, fmt.Errorf("looking at a pod that starts small: %w", err)
+	}
+	for _, c := range pod.Containers {
+		if s.done[c.ID] {
+			continue
+		}
+		if err := a.startContainer(ctx, pod, c, s); err != nil {
+			return ctrl.Result{}, fmt.Errorf("giving container %q of pod %q the limits to start with: %w", c.Name, pod.Namespace+"/"+pod.Name, err)
+		}
+		s.done[c.ID] = true
+	}
+	return ctrl.Result{RequeueAfter: a.nextStart(pod, s)}, nil
+}
+
+// endSmall forgets a pod of which the cgroup is gone. One without a sandbox gets another.
+func (a *Agent) endSmall(name types.NamespacedName, s *small) ctrl.Result {
+	if _, err := a.tree.Children(s.path); err == nil {
+		return ctrl.Result{RequeueAfter: lookSoon}
+	}
+	a.unfollow(name)
+	a.pods.startsSmall(name, nil)
+	return ctrl.Result{}
+}
+
+// nextStart is when to look again: at once if there is a cgroup whose container does not run yet.
+func (a *Agent) nextStart(pod cri.Pod, s *small) time.Duration {
+	known := map[string]bool{path.Base(pod.CgroupsPath): true}
+	for _, p := range append([]string{pod.CgroupsPath}, cgroupsOf(pod)...) {
+		if paths, err := cgroup.Locate(p); err == nil {
+			known[paths.Container] = true
+		}
+	}
+	children, _ := a.tree.Children(s.path) // of a pod that is gone there are none
+	for _, child := range children {
+		if known[child] {
+			continue
+		}
+		if s.awaited.IsZero() {
+			s.awaited = a.clock.Now()
+		}
+		return soonIf(a.clock.Since(s.awaited) < aMoment)
+	}
+	s.awaited = time.Time{}
+	return lookRarely
+}
+
+func cgroupsOf(pod cri.Pod) []string {
+	var paths []string
+	for _, c := range pod.Containers {
+		paths = append(paths, c.CgroupsPath)
+	}
+	return paths
+}
+
+// startContainer lowers the limits of one container. Its weight and the pod's cgroup stay as the kubelet made them, so that the next start
+// has room.
+func (a *Agent) startContainer(ctx context.Context, pod cri.Pod, c cri.Container, s *small) error {
+	log := logr.FromContextOrDiscard(ctx).WithValues("pod", pod.Namespace+"/"+pod.Name, "container", c.Name)
+	limits, found := s.limits[c.Name]
+	switch {
+	case !found:
+		return nil
+	case c.InPlace:
+		log.Info("Container does not start small", "reason", "its kubelet resizes in place")
+		return nil
+	case c.CPUs+c.MemoryNodes != "":
+		log.Info("Container does not start small", "reason", "the static policy of the CPU or memory manager has pinned it")
+		return nil
+	case a.clock.Since(c.StartedAt) > startFor:
+		log.Info("Container does not start small", "reason", "it was started too long ago", "startedAt", c.StartedAt)
+		return nil
+	}
+	paths, err := cgroup.Locate(c.CgroupsPath)
+	if err != nil {
+		return err
+	}
+	held, err := a.tree.Read(paths.Container)
+	if err != nil {
+		return err
+	}
+	has := figures.Cgroup{Shares: shares(c, held), Quota: held.Quota, Period: held.Period, Memory: held.Memory}
+	want, err := a.lowered(ctx, paths.Container, has, limits)
+	if err != nil || want == has {
+		return err
+	}
+	o := observedContainer{Container: c, path: paths.Container, kernel: held}
+	if err := a.setContainer(ctx, o, want, want); err != nil {
+		return err
+	}
+	log.Info("Container starts small", "quotaMicroseconds", want.Quota, "memoryBytes", want.Memory, "after", a.clock.Since(c.StartedAt).String())
+	return nil
+}
+
+// shares are what an update must repeat. A cpu.weight tells no shares.
+func shares(c cri.Container, held cgroup.Values) int64 {
+	if held.Weight != 0 {
+		return c.CPUShares
+	}
+	return int64(held.Shares) //nolint:gosec // G115: the kernel's range ends at 262144
+}
+
+// lowered is what a container holds with the limits that are lower. A memory limit that is in use already is left out.
+func (a *Agent) lowered(ctx context.Context, path string, held figures.Cgroup, limits v1alpha1.Requirements) (figures.Cgroup, error) {
+	want := figures.Lowered(held, limits)
+	if want.Memory == held.Memory {
+		return want, nil
+	}
+	used, err := a.reducedTo(path, want.Memory-want.Memory/headroom)
+	if err != nil {
+		return want, fmt.Errorf("reading the memory in use: %w", err)
+	}
+	if used > want.Memory-want.Memory/headroom {
+		logr.FromContextOrDiscard(ctx).Info("Memory limit to start with is left out", "cgroup", path, "inUseBytes", used, "limitBytes", want.Memory)
+		want.Memory = held.Memory
+	}
+	return want, nil
+}
+
+// started are the figures that a pod may have which started small; the first of them are those of before.
+func started(spec *v1alpha1.CRIResizeSpec, limits map[string]v1alpha1.Requirements) figures.Pod {
+	p := figures.Before(spec)
+	for name, l := range limits {
+		if held, ours := p.Containers[name]; ours {
+			p.Containers[name] = figures.Lowered(held, l)
+		}
+	}
+	return p
+}

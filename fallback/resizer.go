@@ -145,9 +145,11 @@ func (r *Resizer) Resize(ctx context.Context, pod *corev1.Pod, want resize.Resou
 	return res, err
 }
 
+// neverResized says what a pod without a CRIResize has.
 func neverResized(pod *corev1.Pod) string {
-	if _, small := pod.Annotations[v1alpha1.StartLimitsAnnotation]; small {
-		return "the pod was never resized: it has what its spec says, or the lower limits of its annotation " + v1alpha1.StartLimitsAnnotation
+	if _, small := pod.Annotations[v1alpha1.AnnotationStartLimits]; small {
+		return "the pod was never resized: it has what its spec says, or lower limits by its annotation " + v1alpha1.AnnotationStartLimits +
+			"; a resize to what its spec says gives it that"
 	}
 	return "the pod was never resized: it has what its spec says"
 }

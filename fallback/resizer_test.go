@@ -330,7 +330,8 @@ func TestNothingWritten(t *testing.T) {
 		{name: "agent gone", lease: lease(120 * time.Second), want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "2m0s ago"},
 		{name: "agent not started", lease: &coordinationv1.Lease{ObjectMeta: lease(0).ObjectMeta}, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "has ended"},
 		{name: "no agent", lease: &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: v1alpha1.AgentNamespace, Name: "another"}}, want: want("cpu=150m", ""), state: resize.StateDeferred, reason: resize.ReasonAgentNotReady, say: "no podresize-agent runs"},
-		{name: "nothing asked", want: resize.Resources{}, state: resize.StateDone, reason: resize.ReasonNothingAsked},
+		{name: "nothing asked", want: resize.Resources{}, state: resize.StateDone, reason: resize.ReasonNothingAsked, say: "has what its spec says"},
+		{name: "nothing asked, started small", change: startSmall, want: resize.Resources{}, state: resize.StateDone, reason: resize.ReasonNothingAsked, say: "lower limits by its annotation " + v1alpha1.AnnotationStartLimits},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			var extra []client.Object
@@ -464,5 +465,22 @@ func TestPodReplaced(t *testing.T) {
 	checkError(t, err, resize.ReasonPodNotFound, false)
 	if len(b.writes) > 0 {
 		t.Errorf("writes %q", b.writes)
+	}
+}
+
+func startSmall(p *corev1.Pod) {
+	p.Annotations = map[string]string{v1alpha1.AnnotationStartLimits: `{"app":{"cpu":"100m"}}`}
+}
+
+// TestRaiseToSpec: a pod that was started small is raised to spec by asking for that, with a CRIResize.
+func TestRaiseToSpec(t *testing.T) {
+	b, pod := newBed(t, interceptor.Funcs{}), newPod()
+	startSmall(pod)
+	res, err := b.resizer.Resize(t.Context(), pod, want("", "cpu=200m"))
+	if err != nil || res.State != resize.StateInProgress {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if diff := cmp.Diff([]string{"create"}, b.writes); diff != "" {
+		t.Error(diff)
 	}
 }

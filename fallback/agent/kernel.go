@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"maps"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
 	"github.com/podresize/podresize/fallback/figures"
@@ -36,7 +38,7 @@ type observed struct {
 	// hollow are the containers that run, by the runtime's word, and have no process in their cgroup on this host.
 	hollow []cri.Container
 	// startLimits are those of the pod's annotation; nil: it has none, or one that nobody can read.
-	startLimits map[string]v1alpha1.Requirements
+	startLimits map[string]corev1.ResourceList
 	// handler is the runtime handler of the pod, "" for the default one.
 	handler string
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -25,7 +26,7 @@ const startFor = 2 * time.Minute
 type small struct {
 	uid    string
 	path   string // of its cgroup
-	limits map[string]v1alpha1.Requirements
+	limits map[string]corev1.ResourceList
 	// done are the ids of the containers that were looked at.
 	done map[string]bool
 	// awaited is since when a cgroup in the pod's has no running container yet; zero: each has.
@@ -131,6 +132,12 @@ func (a *Agent) startContainer(ctx context.Context, pod cri.Pod, c cri.Container
 	if err := a.setContainer(ctx, o, want, want); err != nil {
 		return err
 	}
+	if held, err = a.tree.Read(paths.Container); err != nil {
+		return err
+	}
+	if d := differs(held, []figures.Cgroup{want}); d != "" {
+		return fmt.Errorf("after writing, its %s", d)
+	}
 	log.Info("Container starts small", "quotaMicroseconds", want.Quota, "memoryBytes", want.Memory, "after", a.clock.Since(c.StartedAt).String())
 	return nil
 }
@@ -143,25 +150,41 @@ func shares(c cri.Container, held cgroup.Values) int64 {
 	return int64(held.Shares) //nolint:gosec // G115: the kernel's range ends at 262144
 }
 
-// lowered is what a container holds with the limits that are lower. A memory limit that is in use already is left out.
-func (a *Agent) lowered(ctx context.Context, path string, held figures.Cgroup, limits v1alpha1.Requirements) (figures.Cgroup, error) {
+// lowered is what a container holds with the limits that are lower. A memory limit that is in use already, or beside which there is swap, is left out.
+func (a *Agent) lowered(ctx context.Context, path string, held figures.Cgroup, limits corev1.ResourceList) (figures.Cgroup, error) {
 	want := figures.Lowered(held, limits)
 	if want.Memory == held.Memory {
 		return want, nil
 	}
-	used, err := a.reducedTo(path, want.Memory-want.Memory/headroom)
-	if err != nil {
-		return want, fmt.Errorf("reading the memory in use: %w", err)
-	}
-	if used > want.Memory-want.Memory/headroom {
-		logr.FromContextOrDiscard(ctx).Info("Memory limit to start with is left out", "cgroup", path, "inUseBytes", used, "limitBytes", want.Memory)
+	why, err := a.keepsMemory(path, want.Memory)
+	if why != "" {
+		logr.FromContextOrDiscard(ctx).Info("Memory limit to start with is left out", "cgroup", path, "limitBytes", want.Memory, "reason", why)
 		want.Memory = held.Memory
 	}
-	return want, nil
+	return want, err
+}
+
+// keepsMemory is why a memory limit stays what it is; "": it can be lowered.
+func (a *Agent) keepsMemory(path string, limit int64) (string, error) {
+	allowance, _, err := a.tree.SwapAllowance(path)
+	if err != nil {
+		return "", fmt.Errorf("reading the swap limit: %w", err)
+	}
+	if allowance > 0 {
+		return fmt.Sprintf("it may use %d bytes of swap: see docs/agent.md", allowance), nil
+	}
+	used, err := a.reducedTo(path, limit-limit/headroom)
+	if err != nil {
+		return "", fmt.Errorf("reading the memory in use: %w", err)
+	}
+	if used > limit-limit/headroom {
+		return fmt.Sprintf("%d bytes are in use, and a twentieth must stay free", used), nil
+	}
+	return "", nil
 }
 
 // started are the figures that a pod may have which started small; the first of them are those of before.
-func started(spec *v1alpha1.CRIResizeSpec, limits map[string]v1alpha1.Requirements) figures.Pod {
+func started(spec *v1alpha1.CRIResizeSpec, limits map[string]corev1.ResourceList) figures.Pod {
 	p := figures.Before(spec)
 	for name, l := range limits {
 		if held, ours := p.Containers[name]; ours {

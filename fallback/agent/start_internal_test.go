@@ -24,7 +24,7 @@ func newStart(t *testing.T, unified bool, annotation string) *bed {
 	if err := b.client.Delete(t.Context(), newObject()); err != nil {
 		t.Fatal(err)
 	}
-	b.pod.UID, b.pod.Annotations = name.Name, map[string]string{v1alpha1.StartLimitsAnnotation: annotation}
+	b.pod.UID, b.pod.Annotations = name.Name, map[string]string{v1alpha1.AnnotationStartLimits: annotation}
 	for i := range b.pod.Containers {
 		b.pod.Containers[i].StartedAt = b.clock.Now()
 		b.pod.Containers[i].CPUShares = figures.Before(&newObject().Spec).Containers[b.pod.Containers[i].Name].Shares
@@ -87,6 +87,7 @@ func TestStartsSmall(t *testing.T) {
 		{"no quantity", `{"app": {"cpu": "lots"}}`, nil, nil},
 		{"nothing", `{"app": {"cpu": "0"}}`, nil, nil},
 		{"less than nothing", `{"app": {"memory": "-1Gi"}}`, nil, nil},
+		{"more than any machine has", `{"app": {"cpu": "9E"}}`, nil, nil},
 		{"another resource", `{"app": {"pids": "100"}}`, nil, nil},
 		{"empty", "", nil, nil},
 		{"started long ago", halved, func(_ *testing.T, b *bed) { b.passes(startFor + time.Second) }, nil},
@@ -261,7 +262,7 @@ func TestOthersDoNotStartSmall(t *testing.T) {
 			t.Errorf("found %v", found)
 		}
 	}
-	b.pod.Annotations = map[string]string{v1alpha1.StartLimitsAnnotation: halved}
+	b.pod.Annotations = map[string]string{v1alpha1.AnnotationStartLimits: halved}
 	if found := b.finds(t); len(found) > 0 {
 		t.Errorf("found %v by an annotation that came later", found)
 	}

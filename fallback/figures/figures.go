@@ -188,8 +188,8 @@ func memory(limit int64) int64 {
 }
 
 // Lowered is held with those of the limits that are lower. The period, and so the meaning of a quota, stays.
-func Lowered(held Cgroup, limits v1alpha1.Requirements) Cgroup {
-	to := ofContainer(limits)
+func Lowered(held Cgroup, limits corev1.ResourceList) Cgroup {
+	to := ofContainer(v1alpha1.Requirements{Limits: limits})
 	if to.Quota != Unlimited {
 		to.Quota = max(to.Quota*held.Period/Period, minQuota)
 	}

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/setting"
 )
@@ -31,11 +33,18 @@ func TestKubernetes(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			e := start(t, s, podresize)
+			var early *corev1.Pod
+			if e.path == resize.PathCRI {
+				early = e.startSidecar(t)
+			}
 			// Without our API type and agent, in this order: the second one brings the type.
 			t.Run("NothingInstalled", e.testNothingInstalled)
 			t.Run("NoAgent", e.testNoAgent)
 
 			e.deploy(t)
+			if e.path == resize.PathCRI {
+				t.Run("Sidecar", func(t *testing.T) { e.testSidecar(t, early) })
+			}
 			if e.minor != keepsMemoryLimit {
 				t.Run("Resize", e.testResize)
 				t.Run("Interrupt", e.testInterrupt)

@@ -148,7 +148,7 @@ func TestSidecarAsksTheMachine(t *testing.T) {
 	object.Spec.Sidecar = v1alpha1.SidecarContainer
 	b := newBed(t, true, object)
 	count := b.reads(t, &failure)
-	b.agent.opts = sidecarOptions("uid-1", "shop")
+	b.agent.opts = sidecarOptions("uid-1")
 	b.change(t, asksOf("cpu=100m memory=1Mi"))
 	b.mustLook(t)
 	b.says(t, v1alpha1.ReasonApplied)

@@ -12,15 +12,16 @@ import (
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
-func sidecarOptions(uid, namespace string) Options {
-	return Options{Sidecar: true, PodUID: uid, PodNamespace: namespace, RuntimeEndpoint: "/run/x.sock", CgroupRoot: "/sys/fs/cgroup"}
+// sidecarOptions are those of a sidecar in the namespace "shop".
+func sidecarOptions(uid string) Options {
+	return Options{Sidecar: true, PodUID: uid, PodNamespace: name.Namespace, RuntimeEndpoint: "/run/x.sock", CgroupRoot: "/sys/fs/cgroup"}
 }
 
 // TestOneHolder: of the agent of the node and the sidecars around, one acts on an object.
 func TestOneHolder(t *testing.T) {
 	agents := map[string]Options{
 		"node": {NodeName: "n1"}, "another node": {NodeName: "n2"},
-		"sidecar": sidecarOptions("uid-1", "shop"), "sidecar of another pod": sidecarOptions("uid-2", "shop"),
+		"sidecar": sidecarOptions("uid-1"), "sidecar of another pod": sidecarOptions("uid-2"),
 	}
 	for named, holder := range map[string]string{"": "node", v1alpha1.SidecarContainer: "sidecar", "another": ""} {
 		for who, opts := range agents {
@@ -44,7 +45,7 @@ func TestPulse(t *testing.T) {
 	object := asking("cpu=400m memory=512Mi", "cpu=100m memory=128Mi")
 	object.Spec.Sidecar = v1alpha1.SidecarContainer
 	b := newBed(t, false, object)
-	b.agent.opts = sidecarOptions("uid-1", "shop")
+	b.agent.opts = sidecarOptions("uid-1")
 	look := func() int {
 		t.Helper()
 		_, _ = b.agent.Reconcile(t.Context(), ctrl.Request{NamespacedName: name}) // fails without a runtime, as it should
@@ -83,7 +84,7 @@ func TestPulse(t *testing.T) {
 
 // TestSidecarWatches: it asks for the one object alone, so that a Role in its namespace is enough, and keeps no Lease.
 func TestSidecarWatches(t *testing.T) {
-	opts := sidecarOptions("uid-1", "shop")
+	opts := sidecarOptions("uid-1")
 	if err := opts.Validate(); err != nil {
 		t.Error(err)
 	}

@@ -9,10 +9,10 @@ const (
 	runtimeVolume = "podresize-runtime"
 	cgroupVolume  = "podresize-cgroup"
 	systemdVolume = "podresize-systemd"
-	tokenVolume   = "podresize-token"
+	tokenVolume   = "podresize-token" //nolint:gosec // G101: a name
 
 	// tokenPath is where clients in a pod look for their token.
-	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount" //nolint:gosec // G101: a path
 	// tokenSeconds is how long a token is good for. The kubelet makes another one in time, the agent reads it every minute.
 	tokenSeconds = 3600
 	// readable is the mode that API servers give such files by default.

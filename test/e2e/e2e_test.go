@@ -13,8 +13,6 @@ import (
 	"syscall"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/test/setting"
 )
@@ -33,7 +31,7 @@ func TestKubernetes(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			e := start(t, s, podresize)
-			var early *corev1.Pod
+			var early besideSidecar
 			if e.path == resize.PathCRI {
 				early = e.startSidecar(t)
 			}
@@ -43,7 +41,7 @@ func TestKubernetes(t *testing.T) {
 
 			e.deploy(t)
 			if e.path == resize.PathCRI {
-				t.Run("Sidecar", func(t *testing.T) { e.testSidecar(t, early) })
+				t.Run("Sidecar", early.test)
 			}
 			if e.minor != keepsMemoryLimit {
 				t.Run("Resize", e.testResize)

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	fallbacksidecar "github.com/podresize/podresize/fallback/sidecar"
-	"github.com/podresize/podresize/resize"
 	"github.com/podresize/podresize/resize/v1alpha1"
 	"github.com/podresize/podresize/test/cluster"
 )
@@ -45,8 +44,14 @@ func withSidecar(t *testing.T, name string, a amounts) *corev1.Pod {
 	return p
 }
 
-// startSidecar runs a pod with a sidecar before the cluster has our API type: it is to wait for that. The pod is testSidecar's.
-func (e *env) startSidecar(t *testing.T) *corev1.Pod {
+// besideSidecar is a pod with a sidecar under test.
+type besideSidecar struct {
+	*env
+	pod *corev1.Pod
+}
+
+// startSidecar runs a pod with a sidecar before the cluster has our API type: it is to wait for that. It is for test.
+func (e *env) startSidecar(t *testing.T) besideSidecar {
 	t.Helper()
 	must(t, e.LoadImage(t.Context(), "localhost/podresize-agent:dev", "../cmd/podresize-agent"))
 	e.apply(t, "e2e/manifests/sidecar")
@@ -54,18 +59,18 @@ func (e *env) startSidecar(t *testing.T) *corev1.Pod {
 	p.Spec.NodeName = e.node
 	running, err := e.RunPod(t.Context(), p)
 	must(t, err)
-	return running
+	return besideSidecar{env: e, pod: running}
 }
 
-// testSidecar: a pod with a sidecar is held by that, on a node whose agent holds the others. Whatever becomes of the sidecar, the workload
+// test: a pod with a sidecar is held by that, on a node whose agent holds the others. Whatever becomes of the sidecar, the workload
 // runs on.
-func (e *env) testSidecar(t *testing.T, p *corev1.Pod) {
+func (e besideSidecar) test(t *testing.T) {
+	p, r := e.pod, e.newResizer(t)
 	t.Cleanup(func() {
 		if err := e.end(context.WithoutCancel(t.Context()), t, p.Name); err != nil {
 			t.Error(err)
 		}
 	})
-	r := e.newResizer(t)
 	for _, s := range runsOf(e.latest(t, p)) {
 		equal(t, "restarts while there was no API type", s.Restarts, int32(0))
 	}
@@ -76,12 +81,12 @@ func (e *env) testSidecar(t *testing.T, p *corev1.Pod) {
 	if beat == nil {
 		t.Fatal("there is no heartbeat")
 	}
-	t.Run("killed", func(t *testing.T) { e.testSidecarKilled(t, p) })
-	t.Run("workload crashes", func(t *testing.T) { e.testBesideSidecar(t, r, p) })
-	t.Run("containerd restarted", func(t *testing.T) { e.testSidecarKeepsRuntime(t, r, p) })
-	t.Run("token", func(t *testing.T) { e.testSidecarToken(t, p) })
-	t.Run("rights", func(t *testing.T) { e.testSidecarRights(t, p) })
-	t.Run("class", e.testSidecarClass)
+	t.Run("killed", e.testKilled)
+	t.Run("workload crashes", e.testCrash)
+	t.Run("containerd restarted", e.testRuntimeRestarted)
+	t.Run("token", e.testToken)
+	t.Run("rights", e.testTokenRights)
+	t.Run("class", e.testClass)
 	t.Run("heartbeat", func(t *testing.T) {
 		eventually(t, "the heartbeat moves", func() error {
 			if now := e.criResize(t, p).Status.Heartbeat; !beat.Before(now) {
@@ -90,8 +95,8 @@ func (e *env) testSidecar(t *testing.T, p *corev1.Pod) {
 			return nil
 		})
 	})
-	t.Run("one writer", func(t *testing.T) { e.testOneWriter(t, p) })
-	t.Run("immutable", func(t *testing.T) { e.testSidecarImmutable(t, p) })
+	t.Run("one writer", e.testOneWriter)
+	t.Run("immutable", e.testImmutable)
 }
 
 // runOf is the present run of a container; the error is for one that does not run.
@@ -122,8 +127,9 @@ func (e *env) untilRestarted(t *testing.T, p *corev1.Pod, container string, befo
 	})
 }
 
-// testSidecarKilled: its kubelet starts it again, and it holds again what it held. Nobody else was restarted for it.
-func (e *env) testSidecarKilled(t *testing.T, p *corev1.Pod) {
+// testKilled: its kubelet starts it again, and it holds again what it held. Nobody else was restarted for it.
+func (e besideSidecar) testKilled(t *testing.T) {
+	p := e.pod
 	before := runsOf(e.latest(t, p))
 	e.kill(t, p, v1alpha1.SidecarContainer)
 	e.untilRestarted(t, p, v1alpha1.SidecarContainer, before)
@@ -133,8 +139,9 @@ func (e *env) testSidecarKilled(t *testing.T, p *corev1.Pod) {
 	equal(t, "the workload's run", runsOf(e.latest(t, p))["app"], before["app"])
 }
 
-// testBesideSidecar: a workload that crashes is started from spec, with more than its pod was left with, and gets again what it had.
-func (e *env) testBesideSidecar(t *testing.T, r resize.Resizer, p *corev1.Pod) {
+// testCrash: a workload that crashes is started from spec, with more than its pod was left with, and gets again what it had.
+func (e besideSidecar) testCrash(t *testing.T) {
+	p, r := e.pod, e.newResizer(t)
 	before := runsOf(e.latest(t, p))
 	e.kill(t, p, "app")
 	e.untilRestarted(t, p, "app", before)
@@ -144,8 +151,9 @@ func (e *env) testBesideSidecar(t *testing.T, r resize.Resizer, p *corev1.Pod) {
 	e.noWarnings(t, p)
 }
 
-// testSidecarKeepsRuntime: after a restart of the runtime the sidecar finds the new socket, in the same run.
-func (e *env) testSidecarKeepsRuntime(t *testing.T, r resize.Resizer, p *corev1.Pod) {
+// testRuntimeRestarted: after a restart of the runtime the sidecar finds the new socket, in the same run.
+func (e besideSidecar) testRuntimeRestarted(t *testing.T) {
+	p, r := e.pod, e.newResizer(t)
 	before := runsOf(e.latest(t, p))
 	must(t, e.component(t, "containerd", "n1").Restart(t.Context()))
 	e.resizeTo(t, r, p, sidecarUp.resources())
@@ -155,8 +163,9 @@ func (e *env) testSidecarKeepsRuntime(t *testing.T, r resize.Resizer, p *corev1.
 	equal(t, "ids and restarts", runsOf(e.latest(t, p)), before)
 }
 
-// testSidecarToken: the sidecar has a token, the workload has none.
-func (e *env) testSidecarToken(t *testing.T, p *corev1.Pod) {
+// testToken: the sidecar has a token, the workload has none.
+func (e besideSidecar) testToken(t *testing.T) {
+	p := e.pod
 	for name, has := range map[string]bool{"app": false, v1alpha1.SidecarContainer: true} {
 		mounts, err := e.Exec(t.Context(), p.Spec.NodeName, "cat", "/proc/"+e.processes(t, p, name)[0]+"/mountinfo")
 		must(t, err)
@@ -166,8 +175,9 @@ func (e *env) testSidecarToken(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// testSidecarRights: its account has what it needs in its namespace, and nothing more.
-func (e *env) testSidecarRights(t *testing.T, p *corev1.Pod) {
+// testTokenRights: its account has what it needs in its namespace, and nothing more.
+func (e besideSidecar) testTokenRights(t *testing.T) {
+	p := e.pod
 	bindings, err := e.Client().RbacV1().ClusterRoleBindings().List(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	for _, b := range bindings.Items {
@@ -197,8 +207,8 @@ func (e *env) testSidecarRights(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// testSidecarClass: a pod has the QoS class that it has without its sidecar.
-func (e *env) testSidecarClass(t *testing.T) {
+// testClass: a pod has the QoS class that it has without its sidecar.
+func (e besideSidecar) testClass(t *testing.T) {
 	r := e.newResizer(t)
 	for _, c := range []struct {
 		name     string
@@ -236,7 +246,8 @@ func (e *env) testSidecarClass(t *testing.T) {
 }
 
 // testOneWriter: nobody but the pod's service account wrote the status; the agent of the node, which was there, did not.
-func (e *env) testOneWriter(t *testing.T, p *corev1.Pod) {
+func (e besideSidecar) testOneWriter(t *testing.T) {
+	p := e.pod
 	e.agentPod(t)
 	events, err := e.Audit(t.Context(), func(a cluster.AuditEvent) bool {
 		return a.ObjectRef.Resource == "criresizes" && a.ObjectRef.Subresource == "status" && a.ObjectRef.Name == string(p.UID) && a.Mutating() && !a.DryRun()
@@ -255,8 +266,9 @@ func (e *env) testOneWriter(t *testing.T, p *corev1.Pod) {
 	}
 }
 
-// testSidecarImmutable: a CRIResize never gets another writer of its status, nor loses it.
-func (e *env) testSidecarImmutable(t *testing.T, p *corev1.Pod) {
+// testImmutable: a CRIResize never gets another writer of its status, nor loses it.
+func (e besideSidecar) testImmutable(t *testing.T) {
+	p := e.pod
 	const of = "held-by-the-node"
 	e.createCRIResize(t, of, p.Spec.NodeName)
 	nodes := &v1alpha1.CRIResize{}

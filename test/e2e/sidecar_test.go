@@ -285,3 +285,21 @@ func (e besideSidecar) testImmutable(t *testing.T) {
 		}
 	}
 }
+
+// createSidecars creates a CRIResize that a sidecar is to hold, and at which no agent looks, until the test ends.
+func (e *env) createSidecars(t *testing.T, name, node string) {
+	t.Helper()
+	object := &v1alpha1.CRIResize{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec: v1alpha1.CRIResizeSpec{
+			PodName: "nobody", PodUID: name, NodeName: node, Sidecar: v1alpha1.SidecarContainer,
+			QOSClass: corev1.PodQOSBurstable, Containers: []v1alpha1.Container{{Name: "app"}},
+		},
+	}
+	must(t, e.objects.Create(t.Context(), object))
+	t.Cleanup(func() {
+		if err := e.objects.Delete(withoutCancel(t), object); err != nil {
+			t.Error(err)
+		}
+	})
+}

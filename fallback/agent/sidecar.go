@@ -76,7 +76,7 @@ func (a *Agent) hear(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(askEvery):
+		case <-time.After(beatEvery): // as often as the controller asks for the API type
 		}
 	}
 }

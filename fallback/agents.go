@@ -7,6 +7,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -16,17 +17,17 @@ import (
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
-// maxNodes bounds how many nodes' Leases are remembered.
-const maxNodes = 8192
+// maxAgents bounds how many agents' last signs of life are remembered.
+const maxAgents = 8192
 
-// agents tells which nodes have a living agent, by the Lease that each one renews.
+// agents tells which agents live: that of a node by the Lease that it renews, a sidecar by its container and heartbeat.
 type agents struct {
 	client    client.Reader
 	namespace string
 	clock     clock.PassiveClock
 
 	mu   sync.Mutex
-	seen *lru.Cache // node name to sighting
+	seen *lru.Cache // name of a node, or namespace/name/UID of a sidecar's object, to sighting
 }
 
 // sighting is a renewal and when this process first saw it: clocks of other machines are not trusted for longer than one look.
@@ -42,10 +43,18 @@ type sign struct {
 }
 
 func newAgents(c client.Reader, opts Options) *agents {
-	return &agents{client: c, namespace: opts.AgentNamespace, clock: opts.Clock, seen: lru.New(maxNodes)}
+	return &agents{client: c, namespace: opts.AgentNamespace, clock: opts.Clock, seen: lru.New(maxAgents)}
 }
 
-func (a *agents) alive(ctx context.Context, node string) (sign, error) {
+// alive judges the agent of a pod, of which object is the CRIResize; nil: there is none yet.
+func (a *agents) alive(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CRIResize) (sign, error) {
+	if name := sidecarOf(pod, object); name != "" {
+		return a.sidecar(pod, object, name), nil
+	}
+	return a.node(ctx, pod.Spec.NodeName)
+}
+
+func (a *agents) node(ctx context.Context, node string) (sign, error) {
 	lease := &coordinationv1.Lease{}
 	name := types.NamespacedName{Namespace: a.namespace, Name: v1alpha1.AgentLeaseName(node)}
 	err := a.client.Get(ctx, name, lease)
@@ -63,21 +72,21 @@ func (a *agents) alive(ctx context.Context, node string) (sign, error) {
 	return sign{alive: true}, nil
 }
 
-// age is how long ago the Lease was seen to change. At first sight its own time must do.
-func (a *agents) age(node string, renewed time.Time) time.Duration {
+// age is how long ago a sign of life was seen to change. At first sight its own time must do.
+func (a *agents) age(agent string, renewed time.Time) time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.clock.Now()
-	if v, ok := a.seen.Get(node); ok {
+	if v, ok := a.seen.Get(agent); ok {
 		if s, ok := v.(sighting); ok {
 			if !s.renewed.Equal(renewed) {
 				s = sighting{renewed: renewed, at: now}
-				a.seen.Add(node, s)
+				a.seen.Add(agent, s)
 			}
 			return now.Sub(s.at)
 		}
 	}
 	age := now.Sub(renewed).Abs()
-	a.seen.Add(node, sighting{renewed: renewed, at: now.Add(-age)})
+	a.seen.Add(agent, sighting{renewed: renewed, at: now.Add(-age)})
 	return age
 }

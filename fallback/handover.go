@@ -39,7 +39,7 @@ func (r *Resizer) HandOver(ctx context.Context, pod *corev1.Pod) (held *resize.R
 	if applied != nil && applied.Reason == v1alpha1.ReasonNotEnforced && applied.ObservedGeneration == object.Generation {
 		return &beyond, true, nil
 	}
-	agent, err := r.agents.alive(ctx, pod.Spec.NodeName)
+	agent, err := r.agents.alive(ctx, pod, object)
 	return &beyond, err == nil && !agent.alive, err
 }
 

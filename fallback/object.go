@@ -23,7 +23,7 @@ func newObject(pod *corev1.Pod, want resize.Resources) *v1alpha1.CRIResize {
 		},
 		Spec: v1alpha1.CRIResizeSpec{
 			PodName: pod.Name, PodUID: string(pod.UID), NodeName: pod.Spec.NodeName,
-			QOSClass: pod.Status.QOSClass, Overhead: pod.Spec.Overhead,
+			QOSClass: pod.Status.QOSClass, Overhead: pod.Spec.Overhead, Sidecar: sidecarOf(pod, nil),
 		},
 	}
 	for _, c := range pod.Spec.InitContainers {

@@ -27,7 +27,7 @@ func (r *Resizer) Plan(ctx context.Context, pod *corev1.Pod, want resize.Resourc
 	if f.Findings, f.Warnings, err = r.plan(ctx, held, want); err != nil {
 		return resize.Forecast{}, err
 	}
-	answered, err := r.agents.alive(ctx, pod.Spec.NodeName)
+	answered, err := r.agents.alive(ctx, pod, object)
 	if err != nil {
 		return resize.Forecast{}, err
 	}

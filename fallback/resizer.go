@@ -155,7 +155,7 @@ func neverResized(pod *corev1.Pod) string {
 }
 
 // check looks at all that must be so before something is written, at the same time: the pod is still there, its node can hold it and
-// has room, and the node's agent lives. Unless the way is free, the Result says what is not so; if it is, what could not be checked.
+// has room, and the pod's agent lives. Unless the way is free, the Result says what is not so; if it is, what could not be checked.
 func (r *Resizer) check(ctx context.Context, held *corev1.Pod, object *v1alpha1.CRIResize, want resize.Resources) (res resize.Result, free bool, err error) {
 	var (
 		group           sync.WaitGroup
@@ -167,7 +167,7 @@ func (r *Resizer) check(ctx context.Context, held *corev1.Pod, object *v1alpha1.
 	)
 	group.Go(func() { podErr = r.stillThere(ctx, held) })
 	group.Go(func() { findings, warnings, nodeErr = r.plan(ctx, held, want) })
-	group.Go(func() { agent, leaseErr = r.agents.alive(ctx, held.Spec.NodeName) })
+	group.Go(func() { agent, leaseErr = r.agents.alive(ctx, held, object) })
 	group.Wait()
 	stops := resize.Stops(findings)
 	switch {
@@ -194,7 +194,7 @@ func (r *Resizer) wait(ctx context.Context, pod *corev1.Pod, object *v1alpha1.CR
 	if res.Reason != resize.ReasonWaitingForAgent {
 		return res, nil
 	}
-	agent, err := r.agents.alive(ctx, pod.Spec.NodeName)
+	agent, err := r.agents.alive(ctx, pod, object)
 	if err != nil {
 		return resize.Result{}, err
 	}

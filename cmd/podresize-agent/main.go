@@ -24,7 +24,8 @@ import (
 const usage = `podresize-agent applies the CRIResizes of one node, keeps them applied and proves it.
 
 It needs the directory of the container runtime's socket and the host's cgroup
-tree mounted, and opens no port. It runs as the DaemonSet in manifests/base.
+tree mounted, and opens no port. It runs as the DaemonSet in manifests/base, or
+with --sidecar as a container of the one pod that it then resizes.
 
 podresize-agent probe [--ready] --heartbeat=FILE fails if the agent that writes
 FILE does not live or, with --ready, if it cannot work now, and says why.
@@ -56,6 +57,9 @@ func run(args []string) error {
 	flags.StringSliceVar(&opts.Namespaces, "namespaces", nil, "namespaces whose CRIResizes are acted on, separated by commas; the agent needs no right in others (default: all)")
 	flags.StringVar(&opts.PodSelector, "pod-selector", "", "label selector: pods that did not match it when they were made are left alone (default: all match)")
 	flags.StringVar(&opts.Identity, "identity", "", "name of this agent in the Lease, which the next container of the same pod must have again; default: the host's name and a random number")
+	flags.BoolVar(&opts.Sidecar, "sidecar", false, "act on the CRIResize of the pod that this is a container of, and on no other")
+	flags.StringVar(&opts.PodUID, "pod-uid", os.Getenv("POD_UID"), "UID of the sidecar's pod; default: the environment variable POD_UID")
+	flags.StringVar(&opts.PodNamespace, "pod-namespace", os.Getenv("POD_NAMESPACE"), "namespace of the sidecar's pod; default: the environment variable POD_NAMESPACE")
 	flags.StringVar(&opts.Heartbeat, "heartbeat", "", "file in which the agent shows that it lives, for the command probe")
 	switches, err := gates.New(gates.Table(), gates.Removed())
 	if err != nil {

@@ -14,6 +14,8 @@ var update = flag.Bool("update", false, "write the golden files")
 
 func TestHelp(t *testing.T) {
 	t.Setenv("NODE_NAME", "")
+	t.Setenv("POD_UID", "")
+	t.Setenv("POD_NAMESPACE", "")
 	printed, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
 	if err != nil {
 		t.Fatal(err)
@@ -53,6 +55,11 @@ func TestBadFlags(t *testing.T) {
 		{"--node-name=n1", "--namespaces=a/b"},
 		{"--node-name=n1", "--pod-selector="},
 		{"--node-name=n1", "--pod-selector=a=b=c"},
+		{"--sidecar", "--pod-uid=u1", "--pod-namespace="},
+		{"--sidecar", "--pod-namespace=shop", "--pod-uid="},
+		{"--sidecar", "--pod-uid=u1", "--pod-namespace=shop", "--namespaces=shop"},
+		{"--sidecar", "--pod-uid=u1", "--pod-namespace=shop", "--pod-selector=a=b"},
+		{"--sidecar=false", "--node-name="},
 		{"probe", "heartbeat"},
 		{"probe", "--heartbeat=nowhere"},
 	} {

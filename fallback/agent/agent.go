@@ -17,7 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -64,18 +63,18 @@ type Options struct {
 	Namespaces []string
 	// PodSelector is a label selector: pods that did not match it when their sandboxes were made are left alone. Empty: all match.
 	PodSelector string
-	// Sidecar has the agent take from the machine what a node's agent reads from its Node.
-	Sidecar bool
+	// Sidecar says that the agent is a container of a pod, the one of v1alpha1.SidecarContainer's name, and holds just that pod, which
+	// PodUID and PodNamespace name. It takes from the machine what a node's agent reads from its Node, keeps no Lease, and needs
+	// neither NodeName nor Namespace nor Identity.
+	Sidecar              bool
+	PodUID, PodNamespace string
 	// NoReclaim has memory in use stand in the way of a lower limit without asking the kernel to reclaim any.
 	NoReclaim bool
 }
 
 // Validate gives everything that is wrong with the options, each in a line that names the option.
 func (o Options) Validate() error {
-	var errs []error
-	if o.NodeName == "" {
-		errs = append(errs, errors.New("node-name: must be the name of this node"))
-	}
+	errs := o.validateSidecar()
 	if o.RuntimeEndpoint == "" {
 		errs = append(errs, errors.New("runtime-endpoint: must be the path of the runtime's CRI socket"))
 	}
@@ -150,7 +149,7 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 	return manager.Start(ctx)
 }
 
-// newManager caches the CRIResizes of this node and nothing else, and serves nothing.
+// newManager caches the agent's CRIResizes and nothing else, and serves nothing.
 func newManager(ctx context.Context, cfg *rest.Config, opts Options) (ctrl.Manager, error) {
 	scheme := apiruntime.NewScheme()
 	for _, add := range []func(*apiruntime.Scheme) error{v1alpha1.AddToScheme, coordinationv1.AddToScheme, corev1.AddToScheme} {
@@ -158,19 +157,14 @@ func newManager(ctx context.Context, cfg *rest.Config, opts Options) (ctrl.Manag
 			return nil, fmt.Errorf("registering API types: %w", err)
 		}
 	}
-	ours := labels.SelectorFromSet(labels.Set{v1alpha1.LabelNode: v1alpha1.NodeLabelValue(opts.NodeName)})
 	manager, err := ctrl.NewManager(cfg, ctrl.Options{
 		Scheme: scheme,
 		Logger: logr.FromContextOrDiscard(ctx),
 		// What runs beside the controller logs too.
 		BaseContext: func() context.Context { return context.WithoutCancel(ctx) },
 		Metrics:     metricsserver.Options{BindAddress: "0"},
-		Cache: cache.Options{
-			DefaultNamespaces:    opts.watched(),
-			DefaultLabelSelector: ours, // one for a type alone would ask the API server before anything is started
-			DefaultTransform:     cache.TransformStripManagedFields(),
-		},
-		Client: client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}, &corev1.Node{}}}},
+		Cache:       opts.watches(),
+		Client:      client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&coordinationv1.Lease{}, &corev1.Node{}}}},
 		Controller: config.Controller{
 			MaxConcurrentReconciles: concurrency,
 			CacheSyncTimeout:        syncPatience,
@@ -200,10 +194,15 @@ func (a *Agent) register(manager ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("preparing the controller: %w", err)
 	}
+	lock := func(ctx context.Context) error { return a.keepLock(ctx, moved) }
+	if a.opts.Sidecar {
+		a.lock.held.Store(true)
+		lock = a.hear
+	}
 	for _, r := range []func(context.Context) error{
 		func(ctx context.Context) error { return a.watch(ctx, moved) },
 		func(ctx context.Context) error { return a.find(ctx, moved) },
-		func(ctx context.Context) error { return a.keepLock(ctx, moved) },
+		lock,
 		a.beat,
 	} {
 		if err := manager.Add(runnable(r)); err != nil {

@@ -144,9 +144,11 @@ func TestNodeSaysNothing(t *testing.T) {
 // TestSidecarAsksTheMachine: it has no right to read nodes. No machine has this much.
 func TestSidecarAsksTheMachine(t *testing.T) {
 	failure := errors.New("forbidden")
-	b := newBed(t, true, newObject())
+	object := newObject()
+	object.Spec.Sidecar = v1alpha1.SidecarContainer
+	b := newBed(t, true, object)
 	count := b.reads(t, &failure)
-	b.agent.opts.Sidecar = true
+	b.agent.opts = sidecarOptions("uid-1")
 	b.change(t, asksOf("cpu=100m memory=1Mi"))
 	b.mustLook(t)
 	b.says(t, v1alpha1.ReasonApplied)

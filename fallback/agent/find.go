@@ -131,7 +131,7 @@ func (a *Agent) findPods(ctx context.Context, top string, moved moves) {
 	}
 	there := make(map[string]bool, len(children))
 	for _, path := range children {
-		if cgroup.PodUID(path) == "" {
+		if uid := cgroup.PodUID(path); uid == "" || a.opts.Sidecar && uid != a.opts.PodUID {
 			continue
 		}
 		there[path] = true
@@ -185,7 +185,7 @@ func (a *Agent) decide(ctx context.Context, path string, moved moves) {
 // notSmall is why the annotation of a pod does not count here; "": it does. A kubelet that resizes in place would take the limits for
 // what the pod has, or put its spec's back.
 func (a *Agent) notSmall(ctx context.Context, pod cri.Pod) string {
-	if !a.opts.watches(pod.Namespace) {
+	if !a.opts.isFor(pod.Namespace) {
 		return "the agent is not for its namespace"
 	}
 	if err := a.optedIn(pod); err != nil {

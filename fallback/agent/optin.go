@@ -38,8 +38,8 @@ func (o Options) validateOptIn() []error {
 	return errs
 }
 
-// watches says whether the CRIResizes of a namespace are watched.
-func (o Options) watches(namespace string) bool {
+// isFor says whether the agent acts on pods of a namespace.
+func (o Options) isFor(namespace string) bool {
 	return len(o.Namespaces) == 0 || slices.Contains(o.Namespaces, namespace)
 }
 

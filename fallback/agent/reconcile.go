@@ -47,7 +47,7 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		}
 		return ctrl.Result{}, fmt.Errorf("reading CRIResize %q: %w", req.NamespacedName, err)
 	}
-	if object.Spec.NodeName != a.opts.NodeName || !object.DeletionTimestamp.IsZero() {
+	if !a.opts.holds(object) || !object.DeletionTimestamp.IsZero() {
 		return ctrl.Result{}, nil
 	}
 	k.see(object)
@@ -55,6 +55,7 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	v := a.apply(ctx, said, k)
 	setCondition(said, v)
 	said.Status.Repairs += k.repairs
+	a.pulse(&said.Status)
 	if err := a.report(ctx, object, said); apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: lookSoon}, nil // at the latest: the watch will tell of the newer version
 	} else if err != nil {

@@ -95,6 +95,8 @@ func TestStartsSmall(t *testing.T) {
 		{"pinned", halved, func(_ *testing.T, b *bed) { b.pod.Containers[0].CPUs = "1-2" }, nil},
 		{"a kubelet that resizes in place", halved, withKubelet("v1.33.1-eks-595af52"), nil},
 		{"one that does not", halved, withKubelet("v1.32.3+k3s1"), isHalved},
+		{"another pod than the sidecar's", halved, func(_ *testing.T, b *bed) { b.agent.opts.Sidecar, b.agent.opts.PodUID = true, "uid-2" }, nil},
+		{"the sidecar's pod", halved, func(_ *testing.T, b *bed) { b.agent.opts.Sidecar, b.agent.opts.PodUID = true, "uid-1" }, isHalved},
 		{"another namespace", halved, func(_ *testing.T, b *bed) { b.agent.opts.Namespaces = []string{"other"} }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

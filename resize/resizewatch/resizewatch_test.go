@@ -191,6 +191,7 @@ func TestCRIResizeMoved(t *testing.T) {
 		{name: "nothing", change: func(*v1alpha1.CRIResize) {}},
 		{name: "labels", change: func(r *v1alpha1.CRIResize) { r.Labels = map[string]string{"a": "b"} }},
 		{name: "figures read again", change: func(r *v1alpha1.CRIResize) { r.Status.Pod.CPUQuotaMicroseconds = 20000 }},
+		{name: "heartbeat", change: func(r *v1alpha1.CRIResize) { r.Status.Heartbeat = &metav1.MicroTime{Time: start} }},
 		{name: "asked for something else", change: func(r *v1alpha1.CRIResize) { r.Generation++ }, moved: true},
 		{name: "made anew", change: func(r *v1alpha1.CRIResize) { r.UID = "another" }, moved: true},
 		{name: "no answer yet", change: func(r *v1alpha1.CRIResize) { r.Status.Conditions = nil }, moved: true},

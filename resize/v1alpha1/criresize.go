@@ -47,7 +47,8 @@ const (
 )
 
 // CRIResize is what the agent of one node must hold for one running pod. Its name is the pod's UID. The spec is written by
-// fallback.Resizer, the status by the agent of spec.nodeName alone.
+// fallback.Resizer, the status by the agent of spec.nodeName alone, or by the
+// pod's sidecar alone.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -70,6 +71,8 @@ type CRIResize struct {
 
 // CRIResizeSpec is complete: it carries every fact of the pod that the kubelet's arithmetic needs and the runtime does not
 // know, so that the agent reads nothing but this object and the node.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.sidecar) == has(oldSelf.sidecar) && (!has(self.sidecar) || self.sidecar == oldSelf.sidecar)",message="sidecar is immutable"
 type CRIResizeSpec struct {
 	// podName is the pod's name, in the namespace of this object.
 	// +kubebuilder:validation:MinLength=1
@@ -81,11 +84,16 @@ type CRIResizeSpec struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="podUID is immutable"
 	PodUID string `json:"podUID"`
-	// nodeName is the node that runs the pod; only that node's agent acts on this object.
+	// nodeName is the node that runs the pod; unless there is a sidecar, that node's agent acts on this object, and no other.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodeName is immutable"
 	NodeName string `json:"nodeName"`
+	// sidecar is the name of the container of this pod that acts on this object instead of the node's agent; empty: the node's agent
+	// does. It is immutable, also where it is not set: an object has one writer of its status for all its life.
+	// +kubebuilder:validation:MaxLength=63
+	// +optional
+	Sidecar string `json:"sidecar,omitempty"`
 	// enforce says whether the agent applies this and keeps it applied. False leaves the containers what they have; the limits of
 	// the pod's cgroup are raised once to those of before if they are lower, so that a container can be restarted.
 	// +kubebuilder:default=true
@@ -179,6 +187,10 @@ type CRIResizeStatus struct {
 	// does from the pod's spec, or since somebody else changed it.
 	// +optional
 	Repairs int64 `json:"repairs,omitempty"`
+	// heartbeat is written by a sidecar alone, every 30 s: it shows that it lives, as a node's agent does by its Lease. The time is that
+	// of the sidecar's clock; callers go by when they see it change.
+	// +optional
+	Heartbeat *metav1.MicroTime `json:"heartbeat,omitempty"`
 }
 
 // AppliedContainer is what the agent gave one container.

@@ -11,7 +11,11 @@ import (
 // AgentNamespace is where the agents run and keep their Leases, unless they are told otherwise.
 const AgentNamespace = "podresize-system"
 
-// AgentLeaseDuration is how long after its last renewal an agent counts as alive. It renews four times in that time.
+// SidecarContainer is the name of the container that holds its own pod, in a pod that has one: see package fallback/sidecar.
+const SidecarContainer = "podresize-agent"
+
+// AgentLeaseDuration is how long after its last renewal an agent counts as alive. It renews four times in that time. For the
+// heartbeat of a sidecar it is the same.
 const AgentLeaseDuration = 120 * time.Second
 
 // AgentLeaseName is the name of the Lease by which the agent of a node shows that it lives.

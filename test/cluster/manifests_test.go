@@ -18,21 +18,27 @@ import (
 // rendered is manifests/base with components, by kind and name.
 func rendered(t *testing.T, components ...string) map[string]*unstructured.Unstructured {
 	t.Helper()
-	manifests, err := filepath.Abs("../../manifests")
-	if err != nil {
-		t.Fatal(err)
-	}
+	return renderedOn(t, "../../manifests/base", "", components...)
+}
+
+// renderedOn does so with components on any resource, and more lines of the kustomization.
+func renderedOn(t *testing.T, base, more string, components ...string) map[string]*unstructured.Unstructured {
+	t.Helper()
 	dir := t.TempDir()
 	relative := func(path string) string {
-		r, err := filepath.Rel(dir, filepath.Join(manifests, path))
+		absolute, err := filepath.Abs(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := filepath.Rel(dir, absolute)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	file := "resources: [" + relative("base") + "]\ncomponents:\n"
+	file := more + "resources: [" + relative(base) + "]\ncomponents:\n"
 	for _, c := range components {
-		file += "  - " + relative("components/"+c) + "\n"
+		file += "  - " + relative("../../manifests/components/"+c) + "\n"
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(file), 0o600); err != nil {
 		t.Fatal(err)

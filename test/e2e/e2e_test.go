@@ -31,11 +31,18 @@ func TestKubernetes(t *testing.T) {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
 			e := start(t, s, podresize)
+			var early besideSidecar
+			if e.path == resize.PathCRI {
+				early = e.startSidecar(t)
+			}
 			// Without our API type and agent, in this order: the second one brings the type.
 			t.Run("NothingInstalled", e.testNothingInstalled)
 			t.Run("NoAgent", e.testNoAgent)
 
 			e.deploy(t)
+			if e.path == resize.PathCRI {
+				t.Run("Sidecar", early.test)
+			}
 			if e.minor != keepsMemoryLimit {
 				t.Run("Resize", e.testResize)
 				t.Run("Interrupt", e.testInterrupt)

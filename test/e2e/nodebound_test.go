@@ -38,6 +38,9 @@ func (e *env) testNodeBound(t *testing.T) {
 	const ours, foreign = "on-this-node", "on-another-node"
 	e.createCRIResize(t, ours, node)
 	e.createCRIResize(t, foreign, "another-node")
+	ofPod := string(agentPod.UID) // whose token is taken below
+	e.createSidecars(t, ofPod, node)
+	e.createSidecars(t, "of-another-pod", node)
 	e.apply(t, "e2e/manifests/node-bound")
 
 	long := strings.Repeat("long-", 14) + "name"
@@ -71,6 +74,8 @@ func (e *env) testNodeBound(t *testing.T) {
 	}{
 		{"agent", bound, status(ours, "")},
 		{"agent", bound, status(foreign, of(node))},
+		{"sidecar", bound, status(ofPod, "")},
+		{"sidecar", bound, status("of-another-pod", "a token of the pod itself is needed")},
 		{"agent", bound, lease(v1alpha1.AgentLeaseName(node), "")},
 		{"agent", bound, lease(v1alpha1.AgentLeaseName("another-node"), of(node))},
 		{"agent", bound, lease("podresize-controller", of(node))},

@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
 
@@ -93,7 +92,7 @@ func TestSidecarWatches(t *testing.T) {
 		t.Errorf("it watches %+v", watched)
 	}
 	// No API server answers there: a sidecar waits for one, and for the API type.
-	manager, err := newManager(&rest.Config{Host: "http://127.0.0.1:1"}, opts, logr.Discard())
+	manager, err := newManager(t.Context(), &rest.Config{Host: "http://127.0.0.1:1"}, opts)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -65,10 +65,6 @@ func (s state) inNode(i int, argv ...string) []string {
 	return append([]string{"nsenter", "--target=" + strconv.Itoa(holder), "--mount", "--"}, argv...)
 }
 
-func (s state) containerdCommand(i int) []string {
-	return s.inNode(i, "containerd", "--config="+s.files().node(s.Config.Nodes[i].Name, "containerd.toml"))
-}
-
 func (s state) kubeletCommand(i int, bin string, version Version) []string {
 	f, node := s.files(), s.Config.Nodes[i].Name
 	argv := []string{
@@ -110,7 +106,8 @@ func (s state) containerdHealthy(ctx context.Context, node string) error {
 		return fmt.Errorf("asking containerd of node %q: %w", node, err)
 	}
 	for _, c := range status.GetStatus().GetConditions() {
-		if !c.GetStatus() {
+		// There are more, such as one about what is deprecated. A kubelet minds these two.
+		if !c.GetStatus() && (c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady) {
 			return fmt.Errorf("containerd of node %q: not %s: %s", node, c.GetType(), c.GetMessage())
 		}
 	}
@@ -149,7 +146,8 @@ func (s state) writeNode(i int) error {
 }
 
 // containerdConfig: the settings about oom scores are for machines that do not
-// grant CAP_SYS_RESOURCE.
+// grant CAP_SYS_RESOURCE. It is of the version that Debian's containerd reads;
+// one of version 2 migrates it.
 func (s state) containerdConfig(n Node) string {
 	f, node := s.files(), n.Name
 	return fmt.Sprintf(`version = 2
@@ -183,9 +181,10 @@ oom_score = 0
   runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  BinaryName = %q
   SystemdCgroup = %t
   Root = "/run/containerd/runc"
-`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), n.VM == VMSystemd)
+`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), cmp.Or(n.Runtime.OCI, "runc"), n.VM == VMSystemd)
 }
 
 // cniConfig is a bridge without an address: a node is not Ready without a pod

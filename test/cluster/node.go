@@ -25,12 +25,22 @@ const pauseImage = WorkloadImage
 // shared among its processes and with nobody else.
 func (s state) mountsCommand(node string) []string {
 	f := s.files()
-	const script = `set -e; mount --no-mtab --make-rshared /; while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
+	script := `set -e; mount --no-mtab --make-rshared /; ` + s.hideUnified(node) + `while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
 	argv := []string{"unshare", "--mount", "--propagation=private", "/bin/sh", "-c", script, "sh"}
 	for _, point := range mountPoints() {
 		argv = append(argv, f.covering(node, point), point)
 	}
 	return argv
+}
+
+// hideUnified takes the one hierarchy of cgroup v2 from the sight of a node with
+// crun: where a machine has both versions, with any controller in v2, crun
+// starts no container.
+func (s state) hideUnified(node string) string {
+	if n, _, err := s.node(node); err != nil || n.Runtime.OCI != Crun {
+		return ""
+	}
+	return `if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi; `
 }
 
 // covering is the directory that a node sees at a mount point.

@@ -25,7 +25,7 @@ const pauseImage = WorkloadImage
 // shared among its processes and with nobody else.
 func (s state) mountsCommand(node string) []string {
 	f := s.files()
-	script := `set -e; mount --no-mtab --make-rshared /; ` + s.hideUnified(node) + `while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
+	script := `set -e; ` + s.hideUnified(node) + `mount --no-mtab --make-rshared /; while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
 	argv := []string{"unshare", "--mount", "--propagation=private", "/bin/sh", "-c", script, "sh"}
 	for _, point := range mountPoints() {
 		argv = append(argv, f.covering(node, point), point)
@@ -33,14 +33,19 @@ func (s state) mountsCommand(node string) []string {
 	return argv
 }
 
-// hideUnified takes the one hierarchy of cgroup v2 from the sight of a node with
-// crun: where a machine has both versions, with any controller in v2, crun
-// starts no container.
+// hideUnified takes the hierarchy of cgroup v2 from the sight of a node with
+// crun: where a machine has hierarchies of both versions, with any controller in
+// v2, crun starts no container. The node gets all others, in a directory of its
+// own in the place of /sys/fs/cgroup.
 func (s state) hideUnified(node string) string {
 	if n, _, err := s.node(node); err != nil || n.Runtime.OCI != Crun {
 		return ""
 	}
-	return `if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi; `
+	const script = `if [ -d /sys/fs/cgroup/unified ]; then mkdir -p %[1]q; mount --no-mtab -t tmpfs -o mode=755 tmpfs %[1]q; cd %[1]q; ` +
+		`for h in /sys/fs/cgroup/*; do n=${h##*/}; if [ -L "$h" ]; then cp --no-dereference "$h" "$n"; ` +
+		`elif [ "$n" != unified ]; then mkdir "$n"; mount --no-mtab --bind "$h" "$n"; fi; done; ` +
+		`cd /; mount --no-mtab --move %[1]q /sys/fs/cgroup; fi; `
+	return fmt.Sprintf(script, s.files().node(node, "cgroups"))
 }
 
 // covering is the directory that a node sees at a mount point.

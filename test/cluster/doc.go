@@ -26,7 +26,8 @@
 // containerds read the same configuration, which is of version 2: the newer one
 // migrates it (to the version 4 of 2.4) at each start. It finds its own shim
 // because its directory is the first in its PATH. Crun takes the place of
-// runc under that name, as options.BinaryName of the handler runc.
+// runc under that name, as options.BinaryName of the handler runc; on a machine
+// with hierarchies of both versions of cgroups its nodes see those of v1 alone.
 //
 // What makes a clean end possible after a Ctrl-C or a kill -9 at any moment:
 //

@@ -89,10 +89,12 @@ func (c cgroups) read(t *testing.T) kernel {
 }
 
 // strikes kills processes at the moment when the CPU quota of the pod or a container is changed; struck waits for that. An update is
-// over in a few milliseconds, so that it is the node which looks for that moment.
+// over in a few milliseconds, so that it is the node which looks for that moment, before anything else that its processors have to do
+// if that can be had.
 func (c cgroups) strikes(t *testing.T, container string, pids ...string) (struck func()) {
 	t.Helper()
-	const strike = `for d in /sys/fs/cgroup/cpu /sys/fs/cgroup; do [ -e "$d$0" ] && break; done
+	const strike = `chrt --fifo --pid 1 $$ 2>/dev/null
+for d in /sys/fs/cgroup/cpu /sys/fs/cgroup; do [ -e "$d$0" ] && break; done
 f="$d$0/cpu.cfs_quota_us"; [ -e "$f" ] || f="$d$0/cpu.max"
 read was rest <"$f"; is="$was"; echo ready >"$1"
 while [ "$is" = "$was" ]; do read is rest <"$f"; done; shift; kill -9 "$@"`

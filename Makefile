@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 ##@ Variables
 
-KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, with another runtime as in 1.26+crun or 1.32+containerd2+crun:off, mixed or mixed:NAME
+KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, with another runtime as in 1.26+crun or 1.32+containerd2:off, mixed or mixed:NAME
 PROVIDER ?= bed ## who runs the clusters of e2e: bed, without Docker, or kind
 GATE ?= ## the gate of in-place resize in kind-up: on or off; empty: as the last version of KUBERNETES has it
 MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all

@@ -51,9 +51,9 @@ type Node struct {
 	// Such a node is slow, and its machine takes 2.5 GB.
 	VM string `json:",omitempty"`
 
-	// Runtime is what runs the node's containers; the zero value is Debian's
-	// containerd and runc, which nodes in virtual machines always have.
-	Runtime Runtime `json:",omitzero"`
+	// Runtime is what runs the node's containers. In virtual machines it is
+	// always Debian's containerd and runc, which the empty value is.
+	Runtime Runtime `json:",omitempty"`
 
 	// Labels are added to the Node object.
 	Labels map[string]string `json:",omitempty"`
@@ -152,10 +152,10 @@ func (c Config) validate() error {
 		if !slices.Contains([]string{"", VMCgroupfs, VMSystemd}, n.VM) {
 			errs = append(errs, fmt.Errorf("node %q: vm %q: must be %s or %s", n.Name, n.VM, VMCgroupfs, VMSystemd))
 		}
-		if _, err := ParseRuntime(n.Runtime.String()); err != nil {
+		if _, err := ParseRuntime(string(n.Runtime)); err != nil {
 			errs = append(errs, fmt.Errorf("node %q: %w", n.Name, err))
 		}
-		if n.VM != "" && n.Runtime != (Runtime{}) {
+		if n.VM != "" && n.Runtime != "" {
 			errs = append(errs, fmt.Errorf("node %q: runtime %q: a node in a virtual machine has Debian's containerd and runc", n.Name, n.Runtime))
 		}
 	}

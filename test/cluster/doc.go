@@ -21,7 +21,7 @@
 // this machine has (Node.VM). It is used in the same way.
 //
 // Its containers can be run by others than Debian's containerd and runc
-// (Node.Runtime): by Debian's crun, and by a containerd of version 2 that is
+// (Node.Runtime): by Debian's crun, or by a containerd of version 2 that is
 // built from its Go module. Debian's ctr imports the images into both, and both
 // containerds read the same configuration, which is of version 2: the newer one
 // migrates it (to the version 4 of 2.4) at each start. It finds its own shim

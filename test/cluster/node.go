@@ -38,7 +38,7 @@ func (s state) mountsCommand(node string) []string {
 // v2, crun starts no container. The node gets all others, in a directory of its
 // own in the place of /sys/fs/cgroup.
 func (s state) hideUnified(node string) string {
-	if n, _, err := s.node(node); err != nil || n.Runtime.OCI != Crun {
+	if n, _, err := s.node(node); err != nil || n.Runtime != Crun {
 		return ""
 	}
 	const script = `if [ -d /sys/fs/cgroup/unified ]; then mkdir -p %[1]q; mount --no-mtab -t tmpfs -o mode=755 tmpfs %[1]q; cd %[1]q; ` +
@@ -199,7 +199,7 @@ oom_score = 0
   BinaryName = %q
   SystemdCgroup = %t
   Root = "/run/containerd/runc"
-`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), cmp.Or(n.Runtime.OCI, "runc"), n.VM == VMSystemd)
+`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), n.Runtime.oci(), n.VM == VMSystemd)
 }
 
 // cniConfig is a bridge without an address: a node is not Ready without a pod

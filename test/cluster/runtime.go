@@ -6,61 +6,56 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 )
 
-// Runtime is what runs the containers of a node: Debian's containerd and runc,
-// but for what is named here.
-type Runtime struct {
-	// Containerd is Containerd2 or empty.
-	Containerd string `json:",omitempty"`
-
-	// OCI is Crun or empty.
-	OCI string `json:",omitempty"`
-}
+// Runtime is what runs the containers of a node. Empty, it is Debian's
+// containerd and runc; otherwise something takes the place of one of them.
+type Runtime string
 
 const (
 	// Containerd2 is a containerd of version 2, built from its module once per
 	// user, into the user's cache.
-	Containerd2 = "containerd2"
+	Containerd2 Runtime = "containerd2"
 
 	// Crun is Debian's crun in the place of runc. The node's containerd has it
 	// under the name of its default, runc, so that a RuntimeClass with that
-	// handler is any node's.
-	Crun = "crun"
+	// handler is any node's. Debian's (1.8) takes no container that a containerd
+	// of version 2 asks for: it knows the OCI specification up to 1.0.
+	Crun Runtime = "crun"
 )
 
 // Containerd2Version is the release of Containerd2: the newest of those that
 // were there in the module proxy and that Go 1.26 builds.
 const Containerd2Version = "v2.4.2"
 
-// ParseRuntime reads a Runtime as "crun", "containerd2" or "containerd2+crun".
-// Nothing is the zero value.
-func ParseRuntime(text string) (Runtime, error) {
-	for _, r := range []Runtime{{}, {OCI: Crun}, {Containerd: Containerd2}, {Containerd: Containerd2, OCI: Crun}} {
-		if r.String() == text {
-			return r, nil
-		}
+// ParseRuntime reads a Runtime by its name. Nothing is the empty one.
+func ParseRuntime(name string) (Runtime, error) {
+	switch r := Runtime(name); r {
+	case "", Containerd2, Crun:
+		return r, nil
+	default:
+		return "", fmt.Errorf("no runtime %q: choose %s or %s", name, Crun, Containerd2)
 	}
-	return Runtime{}, fmt.Errorf("no runtime %q: choose crun, containerd2 or containerd2+crun", text)
 }
 
-// String is what ParseRuntime reads.
-func (r Runtime) String() string {
-	return strings.Join(slices.DeleteFunc([]string{r.Containerd, r.OCI}, func(s string) bool { return s == "" }), "+")
+// oci is the program that makes containers.
+func (r Runtime) oci() string {
+	if r == Crun {
+		return "crun"
+	}
+	return "runc"
 }
 
 // provideRuntimes makes sure that what the nodes run containers with is on this
 // machine.
 func provideRuntimes(ctx context.Context, nodes []Node, progress io.Writer) error {
 	for _, n := range nodes {
-		if n.Runtime.OCI == Crun {
+		if n.Runtime == Crun {
 			if err := ensurePackages(ctx, map[string]string{"crun": "crun"}, progress); err != nil {
 				return err
 			}
 		}
-		if n.Runtime.Containerd == Containerd2 {
+		if n.Runtime == Containerd2 {
 			if _, err := buildContainerd2(ctx, progress); err != nil {
 				return err
 			}
@@ -107,7 +102,7 @@ func buildContainerd2(ctx context.Context, progress io.Writer) (string, error) {
 func (s state) containerdCommand(ctx context.Context, i int, progress io.Writer) ([]string, error) {
 	n := s.Config.Nodes[i]
 	config := "--config=" + s.files().node(n.Name, "containerd.toml")
-	if n.Runtime.Containerd != Containerd2 {
+	if n.Runtime != Containerd2 {
 		return s.inNode(i, "containerd", config), nil
 	}
 	dir, err := buildContainerd2(ctx, progress)

@@ -112,7 +112,7 @@ func (p place) config(config cluster.Config, plane bool) (v1alpha4.Node, error) 
 	if err != nil {
 		return v1alpha4.Node{}, err
 	}
-	if p.Runtime != (cluster.Runtime{}) {
+	if p.Runtime != "" {
 		return v1alpha4.Node{}, fmt.Errorf("kind runs no %s: its node images have the containerd and runc that they have", p.Runtime)
 	}
 	if p.VM != "" {
@@ -236,7 +236,7 @@ func Settings() ([]string, error) {
 	}
 	var names []string
 	for _, s := range all {
-		if s.Runtime() == (cluster.Runtime{}) {
+		if s.Runtime() == "" {
 			names = append(names, s.Name)
 		}
 	}

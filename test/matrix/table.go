@@ -104,11 +104,14 @@ func nodes(s setting.Setting) string {
 
 // runtime is what runs containers in the place of Debian's containerd and runc.
 func runtime(r cluster.Runtime) string {
-	name := strings.Replace(r.String(), cluster.Containerd2, "containerd "+cluster.Containerd2Version, 1)
-	if name == "" {
+	switch r {
+	case "":
 		return ""
+	case cluster.Containerd2:
+		return ", containerd " + cluster.Containerd2Version
+	default:
+		return ", " + string(r)
 	}
-	return ", " + strings.ReplaceAll(name, "+", " and ")
 }
 
 func paths(s setting.Setting) string {

@@ -42,7 +42,7 @@ type Node struct {
 }
 
 // Parse reads "1.31", a release as it comes; "1.31:on" or "1.31:off", with the gate so on control plane and node; "1.26+crun" or
-// "1.31+containerd2+crun:off", with a runtime as cluster.ParseRuntime reads it; or the name of a mixed cluster.
+// "1.31+containerd2:off", with a runtime as cluster.ParseRuntime reads it; or the name of a mixed cluster.
 func Parse(text string) (Setting, error) {
 	for _, m := range mixed() {
 		if m.Name == text {
@@ -89,7 +89,7 @@ func parseParts(text string) (cluster.Version, cluster.Config, error) {
 
 // clusterName is short, as names of clusters must be.
 func clusterName(setting string) string {
-	return "e2e-" + strings.NewReplacer(".", "-", ":", "-", "+", "-", cluster.Containerd2, "c2").Replace(setting)
+	return "e2e-" + strings.NewReplacer(".", "-", ":", "-", "+", "-", string(cluster.Containerd2), "c2").Replace(setting)
 }
 
 // ParseAll reads several, separated by spaces; "mixed" is all mixed ones.
@@ -121,7 +121,7 @@ func All() []string {
 			names = append(names, name)
 		}
 	}
-	names = append(names, "1.26+crun", "1.26+containerd2", fmt.Sprintf("1.%d+containerd2+crun:off", GateOnSince-1))
+	names = append(names, "1.26+crun", "1.26+containerd2", fmt.Sprintf("1.%d+containerd2:off", GateOnSince-1))
 	for _, m := range mixed() {
 		names = append(names, m.Name)
 	}
@@ -131,7 +131,7 @@ func All() []string {
 // Runtime is that of its nodes.
 func (s Setting) Runtime() cluster.Runtime {
 	if len(s.Config.Nodes) == 0 {
-		return cluster.Runtime{}
+		return ""
 	}
 	return s.Config.Nodes[0].Runtime
 }

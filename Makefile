@@ -8,13 +8,13 @@ SHELL := /bin/bash
 
 ##@ Variables
 
-KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, mixed or mixed:NAME
+KUBERNETES ?= 1.26 1.31:on 1.37 ## clusters of e2e: a version as it comes, with the gate of in-place resize :on or :off, with another runtime as in 1.26+crun or 1.32+containerd2:off, mixed or mixed:NAME
 PROVIDER ?= bed ## who runs the clusters of e2e: bed, without Docker, or kind
 GATE ?= ## the gate of in-place resize in kind-up: on or off; empty: as the last version of KUBERNETES has it
 MATRIX ?= ## clusters of e2e-matrix, as in KUBERNETES; empty: all
 GATES ?= ## feature gates of cluster-up, e.g. InPlacePodVerticalScaling=true
 NODE ?= ## kind of the nodes of e2e: vm is a virtual machine with cgroup v2, vm-systemd one with the systemd cgroup driver too
-NODES ?= ## nodes of cluster-up, with their kubelet's version if it is another one, e.g. n1,n2=1.33
+NODES ?= ## nodes of cluster-up, with their kubelet's version and runtime if it is another one, e.g. n1,n2=1.33,n3:runtime=crun
 CLUSTER ?= dev ## name of the cluster of cluster-up, cluster-down, kind-up and kind-down; in cluster-down, CLUSTER= is every one
 ARGS ?= ## more arguments for go test in unit, unit-latest, figures and e2e, e.g. ARGS='-run TestSet'
 

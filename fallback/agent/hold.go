@@ -123,7 +123,7 @@ func (a *Agent) setContainer(ctx context.Context, c observedContainer, f, applie
 	if !needsUpdate(c.kernel, f, applied) {
 		return nil
 	}
-	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory}
+	r := cri.Resources{CPUShares: f.Shares, CPUQuota: f.Quota, CPUPeriod: f.Period, MemoryLimit: f.Memory, MemoryHeld: c.kernel.Memory}
 	allowance, accounted, err := a.tree.SwapAllowance(c.path)
 	if err != nil {
 		return err

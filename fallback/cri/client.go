@@ -126,8 +126,14 @@ func (c *Client) Close() error {
 
 // Check finds out whether the runtime answers.
 func (c *Client) Check(ctx context.Context) error {
-	if _, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{}); err != nil {
-		return fmt.Errorf("asking version of runtime: %w", err)
+	_, err := c.runtimeName(ctx)
+	return err
+}
+
+func (c *Client) runtimeName(ctx context.Context) (string, error) {
+	version, err := c.runtime.Version(ctx, &runtimeapi.VersionRequest{})
+	if err != nil {
+		return "", fmt.Errorf("asking version of runtime: %w", err)
 	}
-	return nil
+	return version.GetRuntimeName(), nil
 }

@@ -30,6 +30,7 @@ type fakeRuntime struct {
 	info       map[string]map[string]string // verbose info by container id
 	exited     map[string]bool              // listed as running, but not any more
 	vanished   map[string]bool              // listed, but not known any more
+	name       string                       // of the runtime
 	hang       bool                         // updates do not return
 	updateErr  error
 
@@ -39,7 +40,7 @@ type fakeRuntime struct {
 }
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
-	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: "fake", RuntimeVersion: "1.2.3", RuntimeApiVersion: "v1"}, nil
+	return &runtimeapi.VersionResponse{Version: "0.1.0", RuntimeName: f.name, RuntimeVersion: "1.2.3", RuntimeApiVersion: "v1"}, nil
 }
 
 func (f *fakeRuntime) ListPodSandbox(_ context.Context, r *runtimeapi.ListPodSandboxRequest) (*runtimeapi.ListPodSandboxResponse, error) {

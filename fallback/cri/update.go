@@ -7,6 +7,9 @@ import (
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
+// crio is the name by which CRI-O knows itself.
+const crio = "cri-o"
+
 // Unlimited is a quota or a limit that does not limit.
 const Unlimited = -1
 
@@ -19,9 +22,12 @@ type Resources struct {
 	CPUQuota int64
 	// CPUPeriod is in microseconds.
 	CPUPeriod int64
-	// MemoryLimit is in bytes, or Unlimited. CRI-O refuses Unlimited
-	// (cri-o issue 9385).
+	// MemoryLimit is in bytes, or Unlimited.
 	MemoryLimit int64
+	// MemoryHeld is the memory limit that the kernel holds now, or Unlimited; 0
+	// says that it is not known. It is not sent, and tells whether there is
+	// anything to send: see Update.
+	MemoryHeld int64
 	// MemorySwap is the limit in bytes on memory and swap together, or
 	// Unlimited: MemoryLimit again means no swap. It belongs here whenever the
 	// kernel accounts swap, because an old containerd (1.6.9 is, 1.6.15 is
@@ -31,7 +37,14 @@ type Resources struct {
 	MemorySwap int64
 }
 
-// Update sets the resources of the running container with that id. A nil error
+// Update sets the resources of the running container with that id. CRI-O
+// refuses to be sent a MemoryLimit that is Unlimited (cri-o#9385), and with any
+// other takes away the container's swap, since it ignores MemorySwap. It leaves
+// as it is what it is not sent: so it is sent no memory where the kernel holds
+// the limit already. Containerd is sent it always: it writes its whole record of
+// the container again, and that may have another limit.
+//
+// A nil error
 // says that the runtime is content, which for a container that just ended it is
 // too; after ErrUnavailable the update may have been applied, and after
 // ErrRefused some of it is: runc stops at the first file that the kernel refuses.
@@ -40,20 +53,33 @@ func (c *Client) Update(ctx context.Context, id string, r Resources) error {
 	if err := r.validate(); err != nil {
 		return fmt.Errorf("updating container %q: %w", id, err)
 	}
-	_, err := c.runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{
-		ContainerId: id,
-		Linux: &runtimeapi.LinuxContainerResources{
-			CpuShares:              r.CPUShares,
-			CpuQuota:               r.CPUQuota,
-			CpuPeriod:              r.CPUPeriod,
-			MemoryLimitInBytes:     r.MemoryLimit,
-			MemorySwapLimitInBytes: r.MemorySwap,
-		},
-	})
+	linux, err := c.request(ctx, r)
+	if err == nil {
+		_, err = c.runtime.UpdateContainerResources(ctx, &runtimeapi.UpdateContainerResourcesRequest{ContainerId: id, Linux: linux})
+	}
 	if err != nil {
 		return fmt.Errorf("updating container %q: %w", id, err)
 	}
 	return nil
+}
+
+// request is what is sent to the runtime that there is.
+func (c *Client) request(ctx context.Context, r Resources) (*runtimeapi.LinuxContainerResources, error) {
+	linux := &runtimeapi.LinuxContainerResources{
+		CpuShares:              r.CPUShares,
+		CpuQuota:               r.CPUQuota,
+		CpuPeriod:              r.CPUPeriod,
+		MemoryLimitInBytes:     r.MemoryLimit,
+		MemorySwapLimitInBytes: r.MemorySwap,
+	}
+	if r.MemoryHeld != r.MemoryLimit {
+		return linux, nil
+	}
+	name, err := c.runtimeName(ctx)
+	if name == crio {
+		linux.MemoryLimitInBytes, linux.MemorySwapLimitInBytes = 0, 0
+	}
+	return linux, err
 }
 
 // validate names the first field that is not a figure to send.

@@ -2,6 +2,7 @@ package cri_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -46,6 +47,41 @@ func TestUpdate(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := []*runtimeapi.UpdateContainerResourcesRequest{{ContainerId: "c1", Linux: tc.want}}
+			if diff := cmp.Diff(want, fake.seen(), protocmp.Transform()); diff != "" {
+				t.Errorf("-want +got\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestUpdateKeepsMemory: CRI-O refuses to be told of no memory limit (cri-o#9385) and ignores swap, so it is not told of memory that is
+// to stay what it is.
+func TestUpdateKeepsMemory(t *testing.T) {
+	const limit, swap = 64 << 20, 96 << 20
+	for _, tc := range []struct {
+		runtime           string
+		held, limit, swap int64
+		sent              bool
+	}{
+		{runtime: "cri-o", held: cri.Unlimited, limit: cri.Unlimited, swap: cri.Unlimited},
+		{runtime: "cri-o", held: limit, limit: limit, swap: swap},
+		{runtime: "cri-o", held: limit, limit: cri.Unlimited, swap: cri.Unlimited, sent: true}, // the refusal is its answer
+		{runtime: "cri-o", held: limit / 2, limit: limit, swap: limit, sent: true},
+		{runtime: "cri-o", limit: cri.Unlimited, swap: cri.Unlimited, sent: true}, // not known
+		{runtime: "containerd", held: cri.Unlimited, limit: cri.Unlimited, swap: cri.Unlimited, sent: true},
+		{runtime: "containerd", held: limit, limit: limit, swap: swap, sent: true},
+	} {
+		t.Run(fmt.Sprint(tc.runtime, " from ", tc.held, " to ", tc.limit), func(t *testing.T) {
+			fake := &fakeRuntime{name: tc.runtime}
+			r := cri.Resources{CPUShares: 2, CPUQuota: 20000, CPUPeriod: 100000, MemoryLimit: tc.limit, MemorySwap: tc.swap, MemoryHeld: tc.held}
+			if err := connect(t, fake, cri.Options{}).Update(t.Context(), "c1", r); err != nil {
+				t.Fatal(err)
+			}
+			linux := &runtimeapi.LinuxContainerResources{CpuShares: 2, CpuQuota: 20000, CpuPeriod: 100000}
+			if tc.sent {
+				linux.MemoryLimitInBytes, linux.MemorySwapLimitInBytes = tc.limit, tc.swap
+			}
+			want := []*runtimeapi.UpdateContainerResourcesRequest{{ContainerId: "c1", Linux: linux}}
 			if diff := cmp.Diff(want, fake.seen(), protocmp.Transform()); diff != "" {
 				t.Errorf("-want +got\n%s", diff)
 			}

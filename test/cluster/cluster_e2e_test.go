@@ -41,17 +41,19 @@ func TestCluster(t *testing.T) {
 		}
 	})
 	all := releases()
-	oldest, newest, vm := all[0], all[len(all)-1], nodeVM(t)
+	vm := nodeVM(t)
 	t.Run("group", func(t *testing.T) {
-		for i, release := range all {
-			config := cluster.Config{Name: fmt.Sprintf("test-%d", i), Kubernetes: release, Nodes: []cluster.Node{{Name: "n1", VM: vm}}}
-			if release == newest && vm == "" {
+		for i, name := range all {
+			release, runtime := parseRelease(t, name)
+			config := cluster.Config{Name: fmt.Sprintf("test-%d", i), Kubernetes: release, Nodes: []cluster.Node{{Name: "n1", VM: vm, Runtime: runtime}}}
+			if i == len(all)-1 && vm == "" {
+				oldest, _ := parseRelease(t, all[0])
 				config.Nodes = []cluster.Node{
-					{Name: "n1", Labels: map[string]string{"topology.kubernetes.io/region": "west"}},
+					{Name: "n1", Runtime: runtime, Labels: map[string]string{"topology.kubernetes.io/region": "west"}},
 					{Name: "old", Kubernetes: oldest, Kubelet: map[string]any{"syncFrequency": "2s"}},
 				}
 			}
-			t.Run(release, func(t *testing.T) {
+			t.Run(name, func(t *testing.T) {
 				if vm == "" {
 					t.Parallel()
 				}
@@ -62,7 +64,8 @@ func TestCluster(t *testing.T) {
 }
 
 // releases are those under test, oldest first: of what the suites are to run
-// on ("1.26 1.31:on mixed") those that are named, without their gates.
+// on ("1.26 1.31:on 1.26+crun mixed") those that are named, with their runtimes
+// and without their gates.
 func releases() []string {
 	var list []string
 	for setting := range strings.FieldsSeq(os.Getenv("PODRESIZE_KUBERNETES")) {
@@ -74,6 +77,17 @@ func releases() []string {
 		return []string{"1.26", "1.37"}
 	}
 	return list
+}
+
+// parseRelease reads "1.26" and "1.26+crun".
+func parseRelease(t *testing.T, name string) (string, cluster.Runtime) {
+	t.Helper()
+	release, runtime, _ := strings.Cut(name, "+")
+	parsed, err := cluster.ParseRuntime(runtime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return release, parsed
 }
 
 // nodeVM is the kind of the nodes under test.

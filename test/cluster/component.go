@@ -215,7 +215,8 @@ func (c *Cluster) plan(ctx context.Context, key string) (launchPlan, error) {
 	case "mounts":
 		return launchPlan{s.mountsCommand(node), func(context.Context) error { return c.snapshot().mountsHealthy(node) }}, nil
 	case "containerd":
-		return launchPlan{s.containerdCommand(i), func(ctx context.Context) error { return s.containerdHealthy(ctx, node) }}, nil
+		argv, err := s.containerdCommand(ctx, i, c.progress)
+		return launchPlan{argv, func(ctx context.Context) error { return s.containerdHealthy(ctx, node) }}, err
 	default:
 		err := errors.Join(s.writeKubelet(node, version, settings.Gates), c.forgetHeartbeat(ctx, node))
 		return launchPlan{s.kubeletCommand(i, bin, version), func(ctx context.Context) error { return c.kubeletHealthy(ctx, i) }}, err

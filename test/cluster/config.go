@@ -51,6 +51,10 @@ type Node struct {
 	// Such a node is slow, and its machine takes 2.5 GB.
 	VM string `json:",omitempty"`
 
+	// Runtime is what runs the node's containers. In virtual machines it is
+	// always Debian's containerd and runc, which the empty value is.
+	Runtime Runtime `json:",omitempty"`
+
 	// Labels are added to the Node object.
 	Labels map[string]string `json:",omitempty"`
 
@@ -148,6 +152,12 @@ func (c Config) validate() error {
 		if !slices.Contains([]string{"", VMCgroupfs, VMSystemd}, n.VM) {
 			errs = append(errs, fmt.Errorf("node %q: vm %q: must be %s or %s", n.Name, n.VM, VMCgroupfs, VMSystemd))
 		}
+		if _, err := ParseRuntime(string(n.Runtime)); err != nil {
+			errs = append(errs, fmt.Errorf("node %q: %w", n.Name, err))
+		}
+		if n.VM != "" && n.Runtime != "" {
+			errs = append(errs, fmt.Errorf("node %q: runtime %q: a node in a virtual machine has Debian's containerd and runc", n.Name, n.Runtime))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -161,9 +171,9 @@ func validateName(what, name string) error {
 	return nil
 }
 
-// ParseNodes reads nodes as "NAME[=RELEASE][:vm=DRIVER][:GATE=true|false]...",
-// separated by commas or spaces:
-// "n1,n2=1.33,n3=1.31:InPlacePodVerticalScaling=true,n4=1.30:vm=systemd".
+// ParseNodes reads nodes as "NAME[=RELEASE][:vm=DRIVER][:runtime=RUNTIME][:GATE=true|false]...",
+// separated by commas or spaces, with a RUNTIME as ParseRuntime reads it:
+// "n1,n2=1.33,n3=1.31:InPlacePodVerticalScaling=true,n4=1.30:vm=systemd,n5:runtime=crun".
 func ParseNodes(text string) ([]Node, error) {
 	var nodes []Node
 	for _, item := range strings.FieldsFunc(text, separator) {
@@ -181,9 +191,14 @@ func ParseNodes(text string) ([]Node, error) {
 // parseOptions reads what ParseNodes has after the first colon.
 func (n *Node) parseOptions(text string) error {
 	var gates []string
+	var err error
 	for option := range strings.SplitSeq(text, ":") {
 		if driver, found := strings.CutPrefix(option, "vm="); found {
 			n.VM = driver
+		} else if runtime, found := strings.CutPrefix(option, "runtime="); found {
+			if n.Runtime, err = ParseRuntime(runtime); err != nil {
+				return err
+			}
 		} else if option != "" {
 			gates = append(gates, option)
 		}
@@ -191,7 +206,6 @@ func (n *Node) parseOptions(text string) error {
 	if len(gates) == 0 {
 		return nil
 	}
-	var err error
 	n.Gates, err = ParseGates(strings.Join(gates, ","))
 	return err
 }

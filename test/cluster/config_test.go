@@ -43,6 +43,8 @@ func TestConfigRefusals(t *testing.T) {
 		`node name "a": used twice`:    {Kubernetes: "1.26", Nodes: []Node{{Name: "a"}, {Name: "a"}}},
 		`node name "system": reserved`: {Kubernetes: "1.26", Nodes: []Node{{Name: "system"}}},
 		`node "a": vm "lxc": must be`:  {Kubernetes: "1.26", Nodes: []Node{{Name: "a", VM: "lxc"}}},
+		`node "a": no runtime "kata"`:  {Kubernetes: "1.26", Nodes: []Node{{Name: "a", Runtime: "kata"}}},
+		`a virtual machine has Debian`: {Kubernetes: "1.26", Nodes: []Node{{Name: "a", VM: VMSystemd, Runtime: Crun}}},
 	} {
 		if _, err := config.complete(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got error %v, want one with %s", err, want)
@@ -86,7 +88,7 @@ func TestParseGates(t *testing.T) {
 }
 
 func TestParseNodes(t *testing.T) {
-	got, err := ParseNodes("n1,n2=1.33 n3=1.31:A=true:B=false,n4:A=false,n5:vm=systemd,n6=1.30:vm=cgroupfs:A=true")
+	got, err := ParseNodes("n1,n2=1.33 n3=1.31:A=true:B=false,n4:A=false,n5:vm=systemd,n6=1.30:vm=cgroupfs:A=true,n7:runtime=containerd2")
 	want := []Node{
 		{Name: "n1"},
 		{Name: "n2", Kubernetes: "1.33"},
@@ -94,6 +96,7 @@ func TestParseNodes(t *testing.T) {
 		{Name: "n4", Gates: map[string]bool{"A": false}},
 		{Name: "n5", VM: VMSystemd},
 		{Name: "n6", Kubernetes: "1.30", VM: VMCgroupfs, Gates: map[string]bool{"A": true}},
+		{Name: "n7", Runtime: Containerd2},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v, want %+v", got, err, want)

@@ -20,6 +20,15 @@
 // A node can also be in a virtual machine, with cgroup v2 and systemd whatever
 // this machine has (Node.VM). It is used in the same way.
 //
+// Its containers can be run by others than Debian's containerd and runc
+// (Node.Runtime): by Debian's crun, or by a containerd of version 2 that is
+// built from its Go module. Debian's ctr imports the images into both, and both
+// containerds read the same configuration, which is of version 2: the newer one
+// migrates it (to the version 4 of 2.4) at each start. It finds its own shim
+// because its directory is the first in its PATH. Crun takes the place of
+// runc under that name, as options.BinaryName of the handler runc; on a machine
+// with hierarchies of both versions of cgroups its nodes see those of v1 alone.
+//
 // What makes a clean end possible after a Ctrl-C or a kill -9 at any moment:
 //
 //   - Every process of a cluster is born in a cgroup of that cluster and its
@@ -31,8 +40,8 @@
 //
 // One file per question: which releases there are (versions.go), how they are
 // built (module.go, binaries.go), what the user asks for (config.go), how a
-// cluster comes up (start.go, controlplane.go, node.go, certs.go; machine.go,
-// machineimage.go) and goes (down.go, host.go), what a test does with it
+// cluster comes up (start.go, controlplane.go, node.go, runtime.go, certs.go;
+// machine.go, machineimage.go) and goes (down.go, host.go), what a test does with it
 // (client.go, pods.go, apply.go, images.go, cgroups.go, audit.go,
 // component.go).
 package cluster

@@ -25,12 +25,27 @@ const pauseImage = WorkloadImage
 // shared among its processes and with nobody else.
 func (s state) mountsCommand(node string) []string {
 	f := s.files()
-	const script = `set -e; mount --no-mtab --make-rshared /; while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
+	script := `set -e; ` + s.hideUnified(node) + `mount --no-mtab --make-rshared /; while [ $# -gt 0 ]; do mount --no-mtab --bind "$1" "$2"; shift 2; done; exec sleep infinity`
 	argv := []string{"unshare", "--mount", "--propagation=private", "/bin/sh", "-c", script, "sh"}
 	for _, point := range mountPoints() {
 		argv = append(argv, f.covering(node, point), point)
 	}
 	return argv
+}
+
+// hideUnified takes the hierarchy of cgroup v2 from the sight of a node with
+// crun: where a machine has hierarchies of both versions, with any controller in
+// v2, crun starts no container. The node gets all others, in a directory of its
+// own in the place of /sys/fs/cgroup.
+func (s state) hideUnified(node string) string {
+	if n, _, err := s.node(node); err != nil || n.Runtime != Crun {
+		return ""
+	}
+	const script = `if [ -d /sys/fs/cgroup/unified ]; then mkdir -p %[1]q; mount --no-mtab -t tmpfs -o mode=755 tmpfs %[1]q; cd %[1]q; ` +
+		`for h in /sys/fs/cgroup/*; do n=${h##*/}; if [ -L "$h" ]; then cp --no-dereference "$h" "$n"; ` +
+		`elif [ "$n" != unified ]; then mkdir "$n"; mount --no-mtab --bind "$h" "$n"; fi; done; ` +
+		`cd /; mount --no-mtab --move %[1]q /sys/fs/cgroup; fi; `
+	return fmt.Sprintf(script, s.files().node(node, "cgroups"))
 }
 
 // covering is the directory that a node sees at a mount point.
@@ -63,10 +78,6 @@ func (s state) inNode(i int, argv ...string) []string {
 	}
 	holder := s.Components[n.Name+"/mounts"].Process.PID
 	return append([]string{"nsenter", "--target=" + strconv.Itoa(holder), "--mount", "--"}, argv...)
-}
-
-func (s state) containerdCommand(i int) []string {
-	return s.inNode(i, "containerd", "--config="+s.files().node(s.Config.Nodes[i].Name, "containerd.toml"))
 }
 
 func (s state) kubeletCommand(i int, bin string, version Version) []string {
@@ -110,7 +121,8 @@ func (s state) containerdHealthy(ctx context.Context, node string) error {
 		return fmt.Errorf("asking containerd of node %q: %w", node, err)
 	}
 	for _, c := range status.GetStatus().GetConditions() {
-		if !c.GetStatus() {
+		// There are more, such as one about what is deprecated. A kubelet minds these two.
+		if !c.GetStatus() && (c.GetType() == runtimeapi.RuntimeReady || c.GetType() == runtimeapi.NetworkReady) {
 			return fmt.Errorf("containerd of node %q: not %s: %s", node, c.GetType(), c.GetMessage())
 		}
 	}
@@ -149,7 +161,8 @@ func (s state) writeNode(i int) error {
 }
 
 // containerdConfig: the settings about oom scores are for machines that do not
-// grant CAP_SYS_RESOURCE.
+// grant CAP_SYS_RESOURCE. It is of the version that Debian's containerd reads;
+// one of version 2 migrates it.
 func (s state) containerdConfig(n Node) string {
 	f, node := s.files(), n.Name
 	return fmt.Sprintf(`version = 2
@@ -183,9 +196,10 @@ oom_score = 0
   runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+  BinaryName = %q
   SystemdCgroup = %t
   Root = "/run/containerd/runc"
-`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), n.VM == VMSystemd)
+`, f.node(node, "containerd"), f.node(node, "opt"), pauseImage, cniPlugins, f.node(node, "cni"), n.Runtime.oci(), n.VM == VMSystemd)
 }
 
 // cniConfig is a bridge without an address: a node is not Ready without a pod

@@ -78,7 +78,7 @@ func (now Snapshot) clusters() error {
 
 // processes of the kinds that a cluster consists of.
 func (now Snapshot) processes() error {
-	kinds := append(programs(), "etcd", "containerd", "containerd-shim-runc-v2", "runc", "ctr", "workload", "qemu-system-x86_64")
+	kinds := append(programs(), "etcd", "containerd", "containerd-shim-runc-v2", "runc", "crun", "ctr", "workload", "qemu-system-x86_64")
 	entries, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return err

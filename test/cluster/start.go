@@ -110,6 +110,9 @@ func provide(ctx context.Context, config Config) error {
 			return err
 		}
 	}
+	if err := provideRuntimes(ctx, config.Nodes, config.Progress); err != nil {
+		return err
+	}
 	releases := map[string]bool{config.Kubernetes: true}
 	for _, n := range config.Nodes {
 		releases[n.Kubernetes] = true

@@ -89,13 +89,16 @@ func (c cgroups) read(t *testing.T) kernel {
 }
 
 // strikes kills processes at the moment when the CPU quota of the pod or a container is changed; struck waits for that. An update is
-// over in a few milliseconds, so that it is the node which looks for that moment.
+// over in a few milliseconds, so that it is the node which looks for that moment, before anything else that its processors have to do
+// if that can be had. Of the processes of an agent one may be a probe that has ended by then; whether anything was struck is for the
+// caller to see.
 func (c cgroups) strikes(t *testing.T, container string, pids ...string) (struck func()) {
 	t.Helper()
-	const strike = `for d in /sys/fs/cgroup/cpu /sys/fs/cgroup; do [ -e "$d$0" ] && break; done
+	const strike = `chrt --fifo --pid 1 $$ 2>/dev/null
+for d in /sys/fs/cgroup/cpu /sys/fs/cgroup; do [ -e "$d$0" ] && break; done
 f="$d$0/cpu.cfs_quota_us"; [ -e "$f" ] || f="$d$0/cpu.max"
 read was rest <"$f"; is="$was"; echo ready >"$1"
-while [ "$is" = "$was" ]; do read is rest <"$f"; done; shift; kill -9 "$@"`
+while [ "$is" = "$was" ]; do read is rest <"$f"; done; shift; kill -9 "$@" || true`
 	ready := filepath.Join(c.e.NodeDir(), "strikes-"+filepath.Base(c.dirs[container]))
 	argv := append([]string{"sh", "-c", strike, c.dirs[container], ready}, pids...)
 	failed := make(chan error, 1)
@@ -400,7 +403,7 @@ func (e *env) testRuntimeKilled(t *testing.T) {
 }
 
 // testRuntimeHangs stops the process through which the runtime reaches one pod. The agent gives up on that pod for the moment, and
-// goes on with the others.
+// goes on with the others. A containerd of version 2 does not get as far as the update: it gives up on the state of the sandbox.
 func (e *env) testRuntimeHangs(t *testing.T) {
 	r, stuck, other := e.newResizer(t), e.run(t, tripled("hangs")), e.run(t, tripled("hangs-not"))
 	dirs, others := e.cgroups(t, stuck), e.cgroups(t, other)
@@ -409,8 +412,10 @@ func (e *env) testRuntimeHangs(t *testing.T) {
 	e.signaller(t, "n1", "STOP", shim)()
 	t.Cleanup(resume)
 	ask(t, r, stuck, tripledUp)
-	eventually(t, "the update of one pod begins", func() error {
-		if cmp.Equal(dirs.read(t), tripledStart) {
+	eventually(t, "the update of one pod begins, or fails", func() error {
+		object := e.criResize(t, stuck)
+		said := apimeta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied)
+		if cmp.Equal(dirs.read(t), tripledStart) && (said == nil || said.Reason != v1alpha1.ReasonRuntimeUnavailable) {
 			return errors.New("nothing has changed")
 		}
 		return nil

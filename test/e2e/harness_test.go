@@ -78,7 +78,7 @@ func start(t *testing.T, s setting.Setting, podresize string) *env {
 	config := s.Config
 	config.Name = clusterName(s.Config.Name)
 	if vm != "" {
-		config.Nodes = []cluster.Node{{Name: "n1", VM: vm}}
+		config.Nodes = []cluster.Node{{Name: "n1", VM: vm, Runtime: s.Runtime()}}
 	}
 	e := startWith(t, config)
 	e.minor, e.podresize = s.Minor, podresize

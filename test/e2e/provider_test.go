@@ -137,5 +137,5 @@ func (bedCluster) NodeName(node string) string { return node }
 func (c bedCluster) NodeDir() string { return c.Dir() }
 
 func (c bedCluster) Containerd(node string) string {
-	return "^containerd --config=" + c.Dir() + "/nodes/" + node + "/"
+	return `^(\S+/)?containerd --config=` + c.Dir() + "/nodes/" + node + "/"
 }

@@ -112,6 +112,9 @@ func (p place) config(config cluster.Config, plane bool) (v1alpha4.Node, error) 
 	if err != nil {
 		return v1alpha4.Node{}, err
 	}
+	if p.Runtime != "" {
+		return v1alpha4.Node{}, fmt.Errorf("kind runs no %s: its node images have the containerd and runc that they have", p.Runtime)
+	}
 	if p.VM != "" {
 		return v1alpha4.Node{}, errors.New("kind runs no nodes in virtual machines")
 	}
@@ -225,7 +228,22 @@ func spell(gates map[string]bool) string {
 	return strings.Join(items, ",")
 }
 
-// Files are the files of Dir by name: the audit policy and the configuration of every setting.
+// Settings are the names of all settings that kind can run.
+func Settings() ([]string, error) {
+	all, err := setting.ParseAll(strings.Join(setting.All(), " "))
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, s := range all {
+		if s.Runtime() == "" {
+			names = append(names, s.Name)
+		}
+	}
+	return names, nil
+}
+
+// Files are the files of Dir by name: the audit policy and the configuration of every one of Settings.
 func Files() (map[string][]byte, error) {
 	policy, err := encode(cluster.AuditPolicy())
 	if err != nil {
@@ -233,7 +251,11 @@ func Files() (map[string][]byte, error) {
 	}
 	const by = "# Written by make generate.\n"
 	files := map[string][]byte{policyFile: []byte(by + policy)}
-	settings, err := setting.ParseAll(strings.Join(setting.All(), " "))
+	names, err := Settings()
+	if err != nil {
+		return nil, err
+	}
+	settings, err := setting.ParseAll(strings.Join(names, " "))
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/podresize/podresize/test/cluster"
 	"github.com/podresize/podresize/test/kind"
+	"github.com/podresize/podresize/test/setting"
 )
 
 // configs is where the files are.
@@ -91,6 +92,17 @@ func TestWorkersKubelet(t *testing.T) {
 	config.Nodes = append(config.Nodes, cluster.Node{Name: "b", Kubelet: fields})
 	if _, err := kind.Config(config); err == nil || !strings.Contains(err.Error(), "maxPods") {
 		t.Errorf("worker: %v", err)
+	}
+}
+
+// TestRuntime: nor has kind another runtime.
+func TestRuntime(t *testing.T) {
+	s, err := setting.Parse("1.26+crun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kind.Config(s.Config); err == nil || !strings.Contains(err.Error(), `node "n1": kind runs no crun`) {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/podresize/podresize/test/cluster"
 	"github.com/podresize/podresize/test/setting"
 )
 
@@ -56,7 +57,7 @@ func TestWriteRow(t *testing.T) {
 	if err := os.WriteFile(path, []byte("# Title\n"+beginMark+endMark+"end\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"1.31:on", "mixed:nodes", "1.26", "1.31:on"} {
+	for _, name := range []string{"1.31:on", "mixed:nodes", "1.26", "1.31:on", "1.32+containerd2:off"} {
 		s, err := setting.Parse(name)
 		if err != nil {
 			t.Fatal(err)
@@ -72,6 +73,7 @@ func TestWriteRow(t *testing.T) {
 	want := "# Title\n" + beginMark + "\n" + head +
 		"| 1.26 | v1.26.15 | v1.26.15 | CRI | passed | 7 | 1m0s | c0ffee | 2025-06-01 |\n" +
 		"| 1.31:on | v1.31.14, gate on | v1.31.14, gate on | InPlace | passed | 7 | 1m0s | c0ffee | 2025-06-01 |\n" +
+		"| 1.32+containerd2:off | v1.32.13, gate off | v1.32.13, gate off, containerd " + cluster.Containerd2Version + " | CRI | passed | 7 | 1m0s | c0ffee | 2025-06-01 |\n" +
 		"| mixed:nodes | v1.33.13 | v1.31.14, gate off; v1.31.14, gate on; v1.33.13 | CRI; InPlace; InPlace | passed | 7 | 1m0s | c0ffee | 2025-06-01 |\n" +
 		"\n" + endMark + "end\n"
 	if diff := cmp.Diff(want, string(got)); diff != "" {

@@ -93,9 +93,25 @@ func nodes(s setting.Setting) string {
 		if version == "" {
 			version = s.Config.Kubernetes
 		}
-		all = append(all, release(version, n.Gates))
+		gates := n.Gates
+		if gates == nil && version == s.Config.Kubernetes {
+			gates = s.Config.Gates
+		}
+		all = append(all, release(version, gates)+runtime(n.Runtime))
 	}
 	return strings.Join(all, "; ")
+}
+
+// runtime is what runs containers in the place of Debian's containerd and runc.
+func runtime(r cluster.Runtime) string {
+	switch r {
+	case "":
+		return ""
+	case cluster.Containerd2:
+		return ", containerd " + cluster.Containerd2Version
+	default:
+		return ", " + string(r)
+	}
 }
 
 func paths(s setting.Setting) string {

@@ -1,8 +1,9 @@
 // Package setting knows the clusters that the suites run on: a release of Kubernetes as it comes, one with the gate of in-place resize
-// on or off, or one of mixed parts.
+// on or off, one with another container runtime, or one of mixed parts.
 package setting
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -24,7 +25,7 @@ const (
 
 // Setting is what one cluster is to be.
 type Setting struct {
-	// Name is how it is asked for: "1.31", "1.31:on", "mixed:nodes".
+	// Name is how it is asked for: "1.31", "1.31:on", "1.26+crun", "mixed:nodes".
 	Name string
 	// Config starts it.
 	Config cluster.Config
@@ -40,8 +41,8 @@ type Node struct {
 	Path resize.Path
 }
 
-// Parse reads "1.31", a release as it comes; "1.31:on" or "1.31:off", with the gate so on control plane and node; or the name of a
-// mixed cluster.
+// Parse reads "1.31", a release as it comes; "1.31:on" or "1.31:off", with the gate so on control plane and node; "1.26+crun" or
+// "1.31+containerd2:off", with a runtime as cluster.ParseRuntime reads it; or the name of a mixed cluster.
 func Parse(text string) (Setting, error) {
 	for _, m := range mixed() {
 		if m.Name == text {
@@ -49,12 +50,12 @@ func Parse(text string) (Setting, error) {
 		}
 	}
 	name, state, given := strings.Cut(text, ":")
-	release, err := cluster.ParseVersion(name)
+	release, config, err := parseParts(name)
 	if err != nil {
 		return Setting{}, fmt.Errorf("cluster %q: %w", text, err)
 	}
 	on := release.Minor >= GateOnSince
-	config := cluster.Config{Name: "e2e-" + strings.NewReplacer(".", "-", ":", "-").Replace(text), Kubernetes: release.String()}
+	config.Name = clusterName(text)
 	if given {
 		if state != "on" && state != "off" || release.Before(HasGateSince) {
 			return Setting{}, fmt.Errorf("cluster %q: a release is followed by nothing, and from 1.%d on by :on or :off", text, HasGateSince)
@@ -67,6 +68,28 @@ func Parse(text string) (Setting, error) {
 		path = resize.PathInPlace
 	}
 	return Setting{Name: text, Config: config, Minor: release.Minor, Nodes: []Node{{Path: path}}}, nil
+}
+
+// parseParts reads a release and, after a plus, the runtime of its one node.
+func parseParts(text string) (cluster.Version, cluster.Config, error) {
+	name, runtime, other := strings.Cut(text, "+")
+	release, err := cluster.ParseVersion(name)
+	config := cluster.Config{Kubernetes: release.String()}
+	if err != nil || !other {
+		return release, config, err
+	}
+	node := cluster.Node{Name: "n1"}
+	if runtime == "" {
+		return release, config, errors.New("a plus is followed by a runtime")
+	}
+	node.Runtime, err = cluster.ParseRuntime(runtime)
+	config.Nodes = []cluster.Node{node}
+	return release, config, err
+}
+
+// clusterName is short, as names of clusters must be.
+func clusterName(setting string) string {
+	return "e2e-" + strings.NewReplacer(".", "-", ":", "-", "+", "-", string(cluster.Containerd2), "c2").Replace(setting)
 }
 
 // ParseAll reads several, separated by spaces; "mixed" is all mixed ones.
@@ -86,7 +109,8 @@ func ParseAll(text string) ([]Setting, error) {
 	return all, nil
 }
 
-// All are the names of every setting, oldest release first: with the gate on and off where it is not on by default, and the mixed ones.
+// All are the names of every setting, oldest release first: with the gate on and off where it is not on by default, then those with
+// other runtimes, and the mixed ones.
 func All() []string {
 	var names []string
 	for _, v := range cluster.Versions() {
@@ -97,10 +121,19 @@ func All() []string {
 			names = append(names, name)
 		}
 	}
+	names = append(names, "1.26+crun", "1.26+containerd2", fmt.Sprintf("1.%d+containerd2:off", GateOnSince-1))
 	for _, m := range mixed() {
 		names = append(names, m.Name)
 	}
 	return names
+}
+
+// Runtime is that of its nodes.
+func (s Setting) Runtime() cluster.Runtime {
+	if len(s.Config.Nodes) == 0 {
+		return ""
+	}
+	return s.Config.Nodes[0].Runtime
 }
 
 // IsMixed says that its parts are not all of one release with one gate.

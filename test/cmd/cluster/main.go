@@ -67,7 +67,7 @@ func up(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	name := flags.String("name", "", "name of the cluster (default dev)")
 	release := flags.String("kubernetes", newest(), "release of the control plane, and of nodes that name none")
 	gates := flags.String("gates", "", "feature gates of the control plane and of nodes of the same release: A=true,B=false")
-	nodes := flags.String("nodes", "", "NAME[=RELEASE][:vm=cgroupfs|systemd][:GATE=true|false]..., separated by commas: n1,n2=1.33,n3=1.31:A=true,n4:vm=systemd (default n1)")
+	nodes := flags.String("nodes", "", "NAME[=RELEASE][:vm=cgroupfs|systemd][:runtime=crun|containerd2][:GATE=true|false]..., separated by commas: n1,n2=1.33,n3=1.31:A=true,n4:vm=systemd (default n1)")
 	if err := parse(flags, args); err != nil {
 		return err
 	}

@@ -89,9 +89,10 @@ type Agent struct {
 	watcher *cgroup.Watcher
 	clock   clock.PassiveClock
 
-	pods *pods
-	lock lock
-	node node
+	pods    *pods
+	lock    lock
+	node    node
+	answers answers
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.

@@ -213,6 +213,25 @@ func (t *Tree) populated(path string) (int64, error) {
 	return f.readInt()
 }
 
+// Children are the names of the cgroups directly in the one at path.
+func (t *Tree) Children(path string) ([]string, error) {
+	f, err := t.cpuFile(path, "")
+	if err != nil {
+		return nil, err
+	}
+	entries, err := os.ReadDir(f.dir)
+	if err != nil {
+		return nil, fmt.Errorf("listing the cgroups in %q: %w", path, gone(err))
+	}
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	return names, nil
+}
+
 func (f file) exists() (bool, error) {
 	_, err := os.Stat(f.path())
 	if errors.Is(err, fs.ErrNotExist) {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ const (
 	throughRuntime = 5 * time.Minute
 	// answersFor is how long a runtime that has answered is taken to be there.
 	answersFor = 5 * time.Second
+	// soonest is the shortest pause while a container is started.
+	soonest = 20 * time.Millisecond
 )
 
 // glance looks at a pod without asking the runtime for it: a pod that was seen to hold what is wanted, whose cgroups are the same ones
@@ -44,22 +47,39 @@ func (a *Agent) glance(ctx context.Context, object *v1alpha1.CRIResize, k *known
 	return &now, true
 }
 
-// sameCgroups says whether the pod's cgroup holds those of its sandbox and of the known containers, and no other.
-func (a *Agent) sameCgroups(then *observed) bool {
-	children, err := a.tree.Children(then.path)
-	if err != nil {
-		return false
-	}
-	known := map[string]bool{path.Base(then.sandbox): true}
-	for _, c := range then.containers {
+// strangers are the cgroups in the pod's that are neither its sandbox's nor those of the known containers.
+func (a *Agent) strangers(o *observed) ([]string, error) {
+	children, err := a.tree.Children(o.path)
+	known := map[string]bool{path.Base(o.sandbox): true}
+	for _, c := range o.containers {
 		known[path.Base(c.path)] = true
 	}
-	for _, child := range children {
-		if !known[child] {
-			return false
-		}
+	return slices.DeleteFunc(children, func(child string) bool { return known[child] }), err
+}
+
+// sameCgroups says whether the pod's cgroup holds those of its sandbox and of the known containers, and no other.
+func (a *Agent) sameCgroups(then *observed) bool {
+	strangers, err := a.strangers(then)
+	return err == nil && len(strangers) == 0
+}
+
+// starting is a cgroup of a container that the runtime does not call running yet.
+type starting struct {
+	name  string
+	since time.Time
+}
+
+// lookForStart is when to look for a container that does not run. Nothing tells when a container has been started, but its cgroup is
+// there some time before: from then on the pauses are a quarter of the time since.
+func (a *Agent) lookForStart(o *observed, k *known) time.Duration {
+	strangers, err := a.strangers(o)
+	if err != nil || len(strangers) == 0 {
+		return lookSoon
 	}
-	return true
+	if name := strangers[0]; k.starting.name != name {
+		k.starting = starting{name: name, since: a.clock.Now()}
+	}
+	return min(max(a.clock.Since(k.starting.since)/4, soonest), lookSoon)
 }
 
 // answers is when the runtime last answered.

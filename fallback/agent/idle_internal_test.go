@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/podresize/podresize/fallback/cri"
 	"github.com/podresize/podresize/resize/v1alpha1"
@@ -70,6 +71,32 @@ func TestGlanceNeedsTheRuntime(t *testing.T) {
 		t.Error("no error")
 	}
 	b.says(t, v1alpha1.ReasonRuntimeUnavailable)
+}
+
+// TestLookForStart: a container that is being started is looked for more often than one that is down.
+func TestLookForStart(t *testing.T) {
+	b := enlarging(t, false)
+	b.mustLook(t)
+	b.stops("app")
+	b.removes(t, "c-app")
+	if again := b.mustLook(t); again != lookSoon {
+		t.Errorf("a container that is down is looked for after %s, want %s", again, lookSoon)
+	}
+	b.put(t, b.cpuDir("c-app-2")+"/x", "")
+	looks, waited := 0, time.Duration(0)
+	for again := b.mustLook(t); again < lookSoon; again = b.mustLook(t) {
+		if again < soonest || again > max(soonest, waited/4) {
+			t.Fatalf("after %s it is looked for again in %s", waited, again)
+		}
+		looks, waited = looks+1, waited+again
+		b.passes(again)
+	}
+	if looks > 40 {
+		t.Errorf("%d looks at a container that does not start", looks)
+	}
+	b.restarts(t, "c-app-2")
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
 }
 
 // cpuDir is the cgroup of a child of the pod's, in the tree where it is looked for.

@@ -31,6 +31,8 @@ type known struct {
 	repairs int64
 	// hollow is since when a container, by its id, runs by the runtime's word and has no process in its cgroup.
 	hollow map[string]time.Time
+	// starting is the container that a missing one may be.
+	starting starting
 	contention
 }
 

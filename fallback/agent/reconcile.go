@@ -189,7 +189,7 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
 		k.proven, k.rest = nil, nil
-		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
+		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: a.lookForStart(o, k)}
 	}
 	if d := o.difference(want); d != "" {
 		if !o.sameRuns(was) {

@@ -134,9 +134,10 @@ func (b *bench) newCrowdBed(ctx context.Context, s *site) (*crowdBed, error) {
 	if err := bed.client.Create(ctx, node); err != nil {
 		return nil, fmt.Errorf("creating node %q: %w", crowdNode, err)
 	}
+	before := client.MergeFrom(node.DeepCopy())
 	size := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1000"), corev1.ResourceMemory: resource.MustParse("1Ti")}
 	node.Status.Capacity, node.Status.Allocatable = size, size
-	if err := bed.client.Status().Update(ctx, node); err != nil {
+	if err := bed.client.Status().Patch(ctx, node, before); err != nil {
 		return nil, fmt.Errorf("sizing node %q: %w", crowdNode, err)
 	}
 	for i := range b.crowd {

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // options are the flags.
@@ -85,6 +88,7 @@ func main() {
 	o.addFlags(flag.CommandLine)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctrllog.SetLogger(logr.Discard()) // the informers have nothing to say
 	err := run(ctx, o, os.Stderr)
 	stop()
 	if err != nil {

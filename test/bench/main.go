@@ -39,7 +39,7 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.late, "untouched", 3, "resizes on 1.31 of a pod that is not touched, more than a minute each")
 	flags.StringVar(&o.only, "only", "", "parts to measure, divided by commas, of "+strings.Join(partNames(), ", ")+"; the other figures stay as they are; empty: all")
 	flags.IntVar(&o.updates, "updates", 200, "updates of one container through the runtime, by each program")
-	flags.IntVar(&o.restarts, "restarts", 40, "containers that are killed, one after another")
+	flags.IntVar(&o.restarts, "restarts", 25, "containers that are killed, one after another")
 	flags.IntVar(&o.kept, "kept", 100, "resized pods that the idle agent looks after")
 	flags.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the idle agent is looked at")
 	flags.IntVar(&o.crowd, "crowd", 1000, "simulated pods of one agent")

@@ -27,8 +27,6 @@ type contention struct {
 	generation int64
 	// proven are the ids of the containers, by name, that were seen to hold what is wanted, with the pod's cgroup; nil: not now.
 	proven map[string]string
-	// rest is the pod as it was then.
-	rest   *observed
 	undone int       // in a row
 	last   time.Time // when the last of them was noticed
 	until  time.Time // no repair before
@@ -47,7 +45,6 @@ func (c *contention) of(generation int64) {
 
 // prove notes that all holds.
 func (c *contention) prove(o *observed) {
-	c.rest = o
 	c.proven = make(map[string]string, len(o.containers))
 	for name, seen := range o.containers {
 		c.proven[name] = seen.ID
@@ -76,7 +73,7 @@ func (c *contention) note(what string, o *observed, now time.Time) {
 		c.undone = 0
 	}
 	c.undone++
-	c.last, c.what, c.proven, c.rest, c.runs, c.peeked = now, what, nil, nil, o, now
+	c.last, c.what, c.proven, c.runs, c.peeked = now, what, nil, o, now
 	c.until = now.Add(c.pause())
 }
 

@@ -6,9 +6,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/podresize/podresize/fallback/figures"
-	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
 const (
@@ -20,31 +17,25 @@ const (
 	soonest = 20 * time.Millisecond
 )
 
-// glance looks at a pod without asking the runtime for it: a pod that was seen to hold what is wanted, whose cgroups are the same ones
-// and still do. Any other container has a cgroup of its own, so that it is noticed, as is one that has ended. Asking the runtime costs
-// ten times as much, on both sides.
-func (a *Agent) glance(ctx context.Context, object *v1alpha1.CRIResize, k *known) (*observed, bool) {
-	then := k.rest
-	if then == nil || len(then.hollow) > 0 || a.clock.Since(then.at) >= throughRuntime || !wasApplied(object) {
+// glance looks at a pod without asking the runtime for it: one whose cgroups are the same ones as then, with processes in those of its
+// containers, and hold the same figures. Any other container has a cgroup of its own, so that it is noticed, as is one that has ended.
+// Asking the runtime costs ten times as much, on both sides.
+func (a *Agent) glance(ctx context.Context, then *observed) (*observed, bool) {
+	if then == nil || len(then.hollow) > 0 || a.clock.Since(then.at) >= throughRuntime {
 		return nil, false
 	}
 	if !a.answers.lately(ctx, a) || !a.sameCgroups(then) {
 		return nil, false
 	}
-	now := *then
-	now.containers = make(map[string]observedContainer, len(then.containers))
-	for name, c := range then.containers {
-		var err error
-		if c.kernel, err = a.readRunning(c.path); err != nil {
-			return nil, false
-		}
-		now.containers[name] = c
-	}
-	var err error
-	if now.pod, err = a.tree.Read(then.path); err != nil || now.difference(figures.Wanted(&object.Spec)) != "" {
+	if pod, err := a.tree.Read(then.path); err != nil || pod != then.pod {
 		return nil, false
 	}
-	return &now, true
+	for _, c := range then.containers {
+		if kernel, err := a.readRunning(c.path); err != nil || kernel != c.kernel {
+			return nil, false
+		}
+	}
+	return then, true
 }
 
 // strangers are the cgroups in the pod's that are neither its sandbox's nor those of the known containers.

@@ -55,7 +55,10 @@ func TestGlance(t *testing.T) {
 			b.put(t, b.cpuDir("c-debug")+"/x", "")
 			looks(1, "a container that was added")
 			b.change(t, func(s *v1alpha1.CRIResizeSpec) { s.Containers[0].Wanted.Limits = list("cpu=250m memory=512Mi") })
-			looks(2, "another resize")
+			looks(2, "another resize, with a stranger there")
+			b.removes(t, "c-debug")
+			b.change(t, func(s *v1alpha1.CRIResizeSpec) { s.Containers[0].Wanted.Limits = list("cpu=300m memory=512Mi") })
+			looks(1, "another resize")
 		})
 	}
 }

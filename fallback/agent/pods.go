@@ -31,6 +31,8 @@ type known struct {
 	repairs int64
 	// hollow is since when a container, by its id, runs by the runtime's word and has no process in its cgroup.
 	hollow map[string]time.Time
+	// rest is the pod as it was when it was last seen, through the runtime, to hold what is wanted: see glance.
+	rest *observed
 	// starting is the container that a missing one may be.
 	starting starting
 	contention
@@ -57,7 +59,7 @@ func (p *pods) look(name types.NamespacedName, now time.Time) *known {
 func (k *known) see(object *v1alpha1.CRIResize) {
 	if k.object != nil && k.object.UID != object.UID {
 		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
-		k.contention = contention{}
+		k.contention, k.rest = contention{}, nil
 	}
 	k.object, k.deleted = object, false
 	k.of(object.Generation)

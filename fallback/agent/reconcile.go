@@ -86,7 +86,7 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	if wait && !k.peek(a.clock.Now()) {
 		return v
 	}
-	o, seen := a.glance(ctx, object, k)
+	o, seen := a.glance(ctx, k.rest)
 	if !seen {
 		var err error
 		if o, err = a.observe(ctx, object); err != nil {
@@ -188,7 +188,7 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 // judge compares what was read back with what is wanted. What was written was written for the containers that ran then.
 func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
-		k.proven, k.rest = nil, nil
+		k.proven = nil
 		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: a.lookForStart(o, k)}
 	}
 	if d := o.difference(want); d != "" {
@@ -202,6 +202,7 @@ func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures
 		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
 	}
 	k.prove(o)
+	k.rest = o
 	object.Status.Applied = nil
 	for _, c := range object.Spec.Containers {
 		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})

@@ -54,9 +54,9 @@ func (a *Agent) sameCgroups(then *observed) bool {
 	return err == nil && len(strangers) == 0
 }
 
-// starting is a cgroup of a container that the runtime does not call running yet.
+// starting are cgroups in a pod's that are no known container's: that of one which is being started is among them.
 type starting struct {
-	name  string
+	names []string
 	since time.Time
 }
 
@@ -67,8 +67,8 @@ func (a *Agent) lookForStart(o *observed, k *known) time.Duration {
 	if err != nil || len(strangers) == 0 {
 		return lookSoon
 	}
-	if name := strangers[0]; k.starting.name != name {
-		k.starting = starting{name: name, since: a.clock.Now()}
+	if !slices.Equal(k.starting.names, strangers) {
+		k.starting = starting{names: strangers, since: a.clock.Now()}
 	}
 	return min(max(a.clock.Since(k.starting.since)/4, soonest), lookSoon)
 }

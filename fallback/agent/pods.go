@@ -33,7 +33,7 @@ type known struct {
 	hollow map[string]time.Time
 	// rest is the pod as it was when it was last seen, through the runtime, to hold what is wanted: see glance.
 	rest *observed
-	// starting is the container that a missing one may be.
+	// starting are the cgroups of which one may become the missing container's.
 	starting starting
 	contention
 }

@@ -96,10 +96,11 @@ type Agent struct {
 	// selector is Options.PodSelector; nil: all pods match.
 	selector labels.Selector
 
-	pods   *pods
-	finder *finder
-	lock   lock
-	node   node
+	pods    *pods
+	finder  *finder
+	lock    lock
+	node    node
+	answers answers
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	gopath "path"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,14 +17,8 @@ import (
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
-const (
-	// lookAtOnce is for what is only a moment away: a sandbox that becomes ready, a container that begins to run.
-	lookAtOnce = 10 * time.Millisecond
-	// aMoment is how long that is expected to take; after it lookSoon is soon enough.
-	aMoment = 10 * time.Second
-	// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
-	inPlaceSince = 33
-)
+// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
+const inPlaceSince = 33
 
 // finder finds the pods of the node that are to start small. It is told of new cgroups, and asks the runtime once for each pod.
 type finder struct {
@@ -39,8 +32,8 @@ type finder struct {
 
 // found is a pod's cgroup.
 type found struct {
-	since   time.Time // it was seen
-	decided bool      // whether the pod starts small
+	decided  bool     // whether the pod starts small
+	starting starting // its sandbox, as long as that is not ready
 }
 
 func newFinder() *finder {
@@ -136,7 +129,7 @@ func (a *Agent) findPods(ctx context.Context, top string, moved moves) {
 		}
 		there[path] = true
 		if f.seen[path] == nil {
-			f.seen[path] = &found{since: a.clock.Now()}
+			f.seen[path] = &found{}
 			a.watchFor(ctx, path)
 			f.queue.Add(path)
 		}
@@ -158,7 +151,7 @@ func (a *Agent) decide(ctx context.Context, path string, moved moves) {
 	switch {
 	case errors.Is(err, cri.ErrNotFound):
 		if children, err := a.tree.Children(path); err == nil && len(children) > 0 {
-			f.queue.AddAfter(path, soonIf(a.clock.Since(f.seen[path].since) < aMoment))
+			f.queue.AddAfter(path, f.seen[path].starting.next(children, a.clock.Now()))
 		}
 		return
 	case err != nil:
@@ -199,11 +192,4 @@ func (a *Agent) notSmall(ctx context.Context, pod cri.Pod) string {
 		return fmt.Sprintf("the kubelet, %s, resizes in place", n.Status.NodeInfo.KubeletVersion)
 	}
 	return ""
-}
-
-func soonIf(soon bool) time.Duration {
-	if soon {
-		return lookAtOnce
-	}
-	return lookSoon
 }

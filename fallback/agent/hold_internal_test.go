@@ -148,7 +148,7 @@ func TestContainerDown(t *testing.T) {
 			b := newBed(t, unified, object)
 			b.stops("log")
 			result, err := b.look(t)
-			if err != nil || result.RequeueAfter != lookSoon {
+			if err != nil || result.RequeueAfter != soonest {
 				t.Fatalf("got %+v, %v", result, err)
 			}
 			said := b.says(t, v1alpha1.ReasonContainerNotRunning, `"log"`)

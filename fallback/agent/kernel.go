@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -32,7 +33,9 @@ type systemd interface {
 
 // observed is a pod as runtime and kernel have it at one moment.
 type observed struct {
-	path       string // of the pod's cgroup
+	at         time.Time // when the runtime was asked
+	path       string    // of the pod's cgroup
+	sandbox    string    // the cgroup of the pod's sandbox, "" where the runtime does not tell
 	pod        cgroup.Values
 	containers map[string]observedContainer
 	// hollow are the containers that run, by the runtime's word, and have no process in their cgroup on this host.
@@ -55,6 +58,7 @@ var errNoCgroup = errors.New("the runtime tells no cgroup of the pod")
 // observe finds the pod's running containers and reads their cgroups and the pod's. Who may write a CRIResize in one namespace has
 // no say about the pods of another: the runtime's pod must be the object's by name too.
 func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*observed, error) {
+	asked := a.clock.Now()
 	pod, err := a.runtime.Pod(ctx, object.Spec.PodUID)
 	if err != nil {
 		return nil, err
@@ -66,13 +70,13 @@ func (a *Agent) observe(ctx context.Context, object *v1alpha1.CRIResize) (*obser
 		return nil, err
 	}
 	startLimits, _ := v1alpha1.StartLimits(pod.Annotations) // an error was told when the pod was found
-	o := &observed{startLimits: startLimits, handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
+	o := &observed{at: asked, startLimits: startLimits, handler: pod.RuntimeHandler, containers: make(map[string]observedContainer, len(pod.Containers))}
 	if pod.CgroupsPath != "" {
 		paths, err := cgroup.Locate(pod.CgroupsPath)
 		if err != nil {
 			return nil, fmt.Errorf("locating the pod's cgroup: %w", err)
 		}
-		o.path = paths.Pod
+		o.path, o.sandbox = paths.Pod, paths.Container
 	}
 	for _, c := range pod.Containers {
 		paths, err := cgroup.Locate(c.CgroupsPath)

@@ -36,6 +36,10 @@ type known struct {
 	fits int64
 	// hollow is since when a container, by its id, runs by the runtime's word and has no process in its cgroup.
 	hollow map[string]time.Time
+	// rest is the pod as it was when it was last seen, through the runtime, to hold what is wanted: see glance.
+	rest *observed
+	// starting are the cgroups of which one may become the missing container's.
+	starting starting
 	contention
 }
 
@@ -60,7 +64,7 @@ func (p *pods) look(name types.NamespacedName, now time.Time) *known {
 func (k *known) see(object *v1alpha1.CRIResize) {
 	if k.object != nil && k.object.UID != object.UID {
 		k.left = []figures.Pod{figures.Wanted(&k.object.Spec), figures.Applied(&k.object.Spec, k.object.Status.Applied)}
-		k.contention, k.fits = contention{}, 0
+		k.contention, k.rest, k.fits = contention{}, nil, 0
 	}
 	k.object, k.deleted = object, false
 	k.of(object.Generation)

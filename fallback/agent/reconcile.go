@@ -98,9 +98,12 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	if wait && !k.peek(a.clock.Now()) {
 		return v
 	}
-	o, err := a.observe(ctx, object)
-	if err != nil {
-		return unobserved(err)
+	o, seen := a.glance(ctx, k.rest)
+	if !seen {
+		var err error
+		if o, err = a.observe(ctx, object); err != nil {
+			return unobserved(err)
+		}
 	}
 	if !wait || !o.sameRuns(k.runs) { // another writer can wait, a container that is to be started cannot
 		k.until = time.Time{}
@@ -130,7 +133,16 @@ func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *obse
 	if v, wait := a.pause(object, k); wait {
 		return v, o
 	}
-	lost := o.difference(want) != "" && wasApplied(object)
+	return a.bring(ctx, object, o, before, want, k)
+}
+
+// bring has the kernel hold what is wanted, and reads back what it holds then. Where all was in force before and still is there is
+// nothing to write.
+func (a *Agent) bring(ctx context.Context, object *v1alpha1.CRIResize, o *observed, before, want figures.Pod, k *known) (verdict, *observed) {
+	applied, held := wasApplied(object), o.difference(want) == ""
+	if _, down := o.missing(want); applied && held && !down {
+		return a.judge(object, o, o, want, k), o
+	}
 	writeErr := a.hold(ctx, o, before, want, figures.Applied(&object.Spec, object.Status.Applied))
 	// It may be half applied: what holds now is read, not assumed.
 	now, err := a.observe(ctx, object)
@@ -143,7 +155,7 @@ func (a *Agent) enforce(ctx context.Context, object *v1alpha1.CRIResize, o *obse
 		return unobserved(err), o
 	}
 	v := a.judge(object, o, now, want, k)
-	if v.reason == v1alpha1.ReasonApplied && lost {
+	if v.reason == v1alpha1.ReasonApplied && applied && !held {
 		k.repairs++
 	}
 	return v, now
@@ -192,7 +204,7 @@ func (a *Agent) adopt(ctx context.Context, object *v1alpha1.CRIResize, o *observ
 func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures.Pod, k *known) verdict {
 	if name, down := o.missing(want); down {
 		k.proven = nil
-		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: lookSoon}
+		return verdict{reason: v1alpha1.ReasonContainerNotRunning, message: fmt.Sprintf("container %q is not running", name), again: a.lookForStart(o, k)}
 	}
 	if d := o.difference(want); d != "" {
 		if !o.sameRuns(was) {
@@ -205,6 +217,7 @@ func (a *Agent) judge(object *v1alpha1.CRIResize, was, o *observed, want figures
 		return failed(v1alpha1.ReasonWriteFailed, fmt.Errorf("after writing, %s", d))
 	}
 	k.prove(o)
+	k.rest = o
 	object.Status.Applied = nil
 	for _, c := range object.Spec.Containers {
 		object.Status.Applied = append(object.Status.Applied, v1alpha1.AppliedContainer{Name: c.Name, Resources: c.Wanted})

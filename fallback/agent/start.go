@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -29,8 +28,8 @@ type small struct {
 	limits map[string]corev1.ResourceList
 	// done are the ids of the containers that were looked at.
 	done map[string]bool
-	// awaited is since when a cgroup in the pod's has no running container yet; zero: each has.
-	awaited time.Time
+	// starting are the cgroups of which one may become a container's.
+	starting starting
 }
 
 // startSmall gives the containers of a pod that no CRIResize speaks of the limits that they are to start with: each of them once, when it
@@ -67,26 +66,19 @@ func (a *Agent) endSmall(name types.NamespacedName, s *small) ctrl.Result {
 	return ctrl.Result{}
 }
 
-// nextStart is when to look again: at once if there is a cgroup whose container does not run yet.
+// nextStart is when to look again: soon if there is a cgroup whose container does not run yet.
 func (a *Agent) nextStart(pod cri.Pod, s *small) time.Duration {
-	known := map[string]bool{path.Base(pod.CgroupsPath): true}
+	var known []string
 	for _, p := range append([]string{pod.CgroupsPath}, cgroupsOf(pod)...) {
 		if paths, err := cgroup.Locate(p); err == nil {
-			known[paths.Container] = true
+			known = append(known, paths.Container)
 		}
 	}
-	children, _ := a.tree.Children(s.path) // of a pod that is gone there are none
-	for _, child := range children {
-		if known[child] {
-			continue
-		}
-		if s.awaited.IsZero() {
-			s.awaited = a.clock.Now()
-		}
-		return soonIf(a.clock.Since(s.awaited) < aMoment)
+	strangers, err := a.strangers(s.path, known)
+	if err != nil || len(strangers) == 0 {
+		return lookRarely
 	}
-	s.awaited = time.Time{}
-	return lookRarely
+	return s.starting.next(strangers, a.clock.Now())
 }
 
 func cgroupsOf(pod cri.Pod) []string {

@@ -237,8 +237,8 @@ func TestStartWaits(t *testing.T) {
 			t.Errorf("looks again after %s, %v; want %s", result.RequeueAfter, err, after)
 		}
 	}
-	expect(lookAtOnce)
-	b.passes(aMoment)
+	expect(soonest)
+	b.passes(4 * lookSoon)
 	expect(lookSoon)
 	b.pod.Containers = append(b.pod.Containers, app)
 	expect(lookRarely)

@@ -109,11 +109,44 @@ func fileOf(controller, path, name string) (file, error) {
 }
 
 func (f file) read() (string, error) {
-	content, err := os.ReadFile(f.path())
+	content, err := readAll(f.path())
 	if err != nil {
-		return "", gone(err)
+		return "", gone(&fs.PathError{Op: "read", Path: f.path(), Err: err})
 	}
 	return strings.TrimSpace(string(content)), nil
+}
+
+// readAll is os.ReadFile with half of its system calls: an agent at rest does
+// little else than reading short files. Such a file is whole when a read does
+// not fill the buffer.
+func readAll(path string) ([]byte, error) {
+	fd, err := retried(func() (int, error) { return syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0) })
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = syscall.Close(fd) }() // nothing was written
+	content := make([]byte, 0, 512)
+	for {
+		n, err := retried(func() (int, error) { return syscall.Read(fd, content[len(content):cap(content)]) })
+		if err != nil {
+			return nil, err
+		}
+		content = content[:len(content)+n]
+		if n == 0 || len(content) < cap(content) {
+			return content, nil
+		}
+		content = slices.Grow(content, len(content))
+	}
+}
+
+// retried repeats a system call that a signal has interrupted.
+func retried(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if !errors.Is(err, syscall.EINTR) {
+			return n, err
+		}
+	}
 }
 
 // write opens without O_CREATE: a cgroup that is gone must not come back as a

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
+	"k8s.io/utils/lru"
 )
 
 // The ways in which a request fails, for errors.Is. An error that is none of
@@ -44,7 +45,13 @@ type Options struct {
 type Client struct {
 	conn    *grpc.ClientConn
 	runtime runtimeapi.RuntimeServiceClient
+	// paths are the CgroupsPaths of sandboxes, by their id. A sandbox keeps its own
+	// for its life.
+	paths *lru.Cache
 }
+
+// maxSandboxes is how many sandboxes' paths are remembered, more than a node runs.
+const maxSandboxes = 2048
 
 // Dial prepares a connection to the runtime at endpoint, the absolute path of a
 // unix socket with or without "unix://" before it. It connects at the first
@@ -70,7 +77,7 @@ func Dial(endpoint string, opts Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dialing runtime %q: %w", endpoint, err)
 	}
-	return &Client{conn: conn, runtime: runtimeapi.NewRuntimeServiceClient(conn)}, nil
+	return &Client{conn: conn, runtime: runtimeapi.NewRuntimeServiceClient(conn), paths: lru.New(maxSandboxes)}, nil
 }
 
 // reconnect tries often: a local socket costs nothing, and a runtime is back

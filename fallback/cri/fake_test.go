@@ -34,9 +34,10 @@ type fakeRuntime struct {
 	hang       bool                         // updates do not return
 	updateErr  error
 
-	mu      sync.Mutex
-	calls   int
-	updates []*runtimeapi.UpdateContainerResourcesRequest
+	mu       sync.Mutex
+	calls    int
+	statuses int // of sandboxes that were asked for
+	updates  []*runtimeapi.UpdateContainerResourcesRequest
 }
 
 func (f *fakeRuntime) Version(context.Context, *runtimeapi.VersionRequest) (*runtimeapi.VersionResponse, error) {
@@ -61,6 +62,9 @@ func (f *fakeRuntime) ListContainers(_ context.Context, r *runtimeapi.ListContai
 }
 
 func (f *fakeRuntime) PodSandboxStatus(_ context.Context, r *runtimeapi.PodSandboxStatusRequest) (*runtimeapi.PodSandboxStatusResponse, error) {
+	f.mu.Lock()
+	f.statuses++
+	f.mu.Unlock()
 	return &runtimeapi.PodSandboxStatusResponse{Info: f.info[r.GetPodSandboxId()]}, nil
 }
 
@@ -109,6 +113,12 @@ func (f *fakeRuntime) statusCalls() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.calls
+}
+
+func (f *fakeRuntime) statusesOfSandboxes() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.statuses
 }
 
 func keep[T any](all []T, match func(T) bool) (kept []T) {

@@ -60,7 +60,8 @@ type Container struct {
 }
 
 // Pod finds the pod with that UID and its running containers. It asks the
-// runtime anew at every call. The error is ErrNotFound when the pod has no ready
+// runtime anew at every call, for all but where a sandbox is in the cgroups,
+// which never changes. The error is ErrNotFound when the pod has no ready
 // sandbox; a container that ends meanwhile is left out.
 func (c *Client) Pod(ctx context.Context, uid string) (Pod, error) {
 	pod, err := c.pod(ctx, uid)
@@ -155,6 +156,9 @@ func (c *Client) sandboxes(ctx context.Context, labels map[string]string) ([]*ru
 }
 
 func (c *Client) sandboxCgroupsPath(ctx context.Context, id string) (string, error) {
+	if path, known := c.paths.Get(id); known {
+		return path.(string), nil //nolint:forcetypeassert // nothing else is put in
+	}
 	resp, err := c.runtime.PodSandboxStatus(ctx, &runtimeapi.PodSandboxStatusRequest{PodSandboxId: id, Verbose: true})
 	if err != nil {
 		return "", fmt.Errorf("asking status of sandbox %q: %w", id, err)
@@ -163,6 +167,7 @@ func (c *Client) sandboxCgroupsPath(ctx context.Context, id string) (string, err
 	if err != nil {
 		return "", nil //nolint:nilerr // sandboxed runtimes have no such container
 	}
+	c.paths.Add(id, info.RuntimeSpec.Linux.CgroupsPath)
 	return info.RuntimeSpec.Linux.CgroupsPath, nil
 }
 

@@ -211,3 +211,19 @@ func TestRestartCount(t *testing.T) {
 		}
 	}
 }
+
+// TestSandboxPathIsAskedForOnce: a sandbox stays where it is, another one of the same pod may be elsewhere.
+func TestSandboxPathIsAskedForOnce(t *testing.T) {
+	fake := &fakeRuntime{sandboxes: []*runtimeapi.PodSandbox{sandbox("first", "u", 0, ready)}, info: infoOf("first", "second")}
+	client := connect(t, fake, cri.Options{})
+	for _, want := range []string{"first", "first", "second", "second"} {
+		fake.sandboxes[0].Id = want
+		pod, err := client.Pod(t.Context(), "u")
+		if err != nil || pod.CgroupsPath != "/kubepods/podu/"+want {
+			t.Errorf("got %q, %v, want that of sandbox %q", pod.CgroupsPath, err, want)
+		}
+	}
+	if fake.statusesOfSandboxes() != 2 {
+		t.Errorf("the runtime was asked %d times, want 2", fake.statusesOfSandboxes())
+	}
+}

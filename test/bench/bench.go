@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/podresize/podresize/test/cluster"
@@ -20,12 +21,42 @@ type figures struct {
 	burst   burst
 }
 
+// part is something that is measured by itself and has its own place in the report.
+type part struct {
+	name    string
+	measure func(*bench, context.Context) (reporter, error)
+}
+
+// reporter writes what was measured between the marks of its part.
+type reporter interface{ write(path string) error }
+
+// allParts are in the order in which they are measured. The first two have the clusters for themselves alone; those about the agent
+// follow on the oldest.
+func allParts() []part {
+	return []part{
+		{"update", func(b *bench, ctx context.Context) (reporter, error) { return b.measureUpdates(ctx) }},
+		{"figures", func(b *bench, ctx context.Context) (reporter, error) { return b.measure(ctx) }},
+		{"agent", func(b *bench, ctx context.Context) (reporter, error) { return b.measureAgent(ctx) }},
+		{"restart", func(b *bench, ctx context.Context) (reporter, error) { return b.measureRestarts(ctx) }},
+		{"crowd", func(b *bench, ctx context.Context) (reporter, error) { return b.measureCrowd(ctx) }},
+		{"late", func(b *bench, ctx context.Context) (reporter, error) { return b.measureLate(ctx) }},
+	}
+}
+
+func partNames() []string {
+	var names []string
+	for _, p := range allParts() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
 func run(ctx context.Context, o options, progress io.Writer) (err error) {
 	if err := o.validate(); err != nil {
 		return err
 	}
-	for _, m := range []marks{figuresMarks(), lateMarks()} { // now, not after ten minutes
-		if _, err := splitReport(o.output, m); err != nil {
+	for _, name := range o.parts() { // now, not after ten minutes
+		if _, err := splitReport(o.output, marksOf(name)); err != nil {
 			return err
 		}
 	}
@@ -39,20 +70,19 @@ func run(ctx context.Context, o options, progress io.Writer) (err error) {
 	if err := b.cleanUp(ctx); err != nil { // of a run that was killed
 		return err
 	}
-	if !o.lateOnly {
-		f, err := b.measure(ctx)
+	for _, p := range allParts() {
+		if !slices.Contains(o.parts(), p.name) {
+			continue
+		}
+		measured, err := p.measure(b, ctx)
 		if err == nil {
-			err = f.write(o.output)
+			err = measured.write(o.output)
 		}
 		if err != nil {
-			return err
+			return fmt.Errorf("measuring part %q: %w", p.name, err)
 		}
 	}
-	l, err := b.measureLate(ctx)
-	if err != nil {
-		return err
-	}
-	return l.write(o.output)
+	return nil
 }
 
 // bench is one run.
@@ -61,11 +91,14 @@ type bench struct {
 
 	dir      string
 	progress io.Writer
-	sites    []*site
+	sites    []*site // those that are open
 }
 
+// criRelease is the one on which the CRI path is measured.
+const criRelease = "1.26"
+
 // releases are the clusters of a run.
-func releases() []string { return []string{"1.26", "1.33", "1.37"} }
+func releases() []string { return []string{criRelease, "1.33", "1.37"} }
 
 func (b *bench) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(b.progress, format+"\n", args...) // a reader that went away is no reason to stop
@@ -75,6 +108,7 @@ func (b *bench) cleanUp(ctx context.Context) error {
 	for _, s := range b.sites {
 		s.close()
 	}
+	b.sites = nil
 	var errs []error
 	for _, name := range append(releases(), lateRelease) {
 		errs = append(errs, cluster.Down(ctx, siteName(name), b.progress))
@@ -82,24 +116,32 @@ func (b *bench) cleanUp(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (b *bench) measure(ctx context.Context) (*figures, error) {
-	f := &figures{}
-	if err := f.setting.look(ctx, b.options); err != nil {
+// openOnly gives these clusters, and none besides runs then. They are new: what one part leaves is no matter of the next.
+func (b *bench) openOnly(ctx context.Context, in *setting, names ...string) ([]*site, error) {
+	if err := b.cleanUp(ctx); err != nil {
 		return nil, err
 	}
+	if err := in.look(ctx, b.options); err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		s, err := b.openSite(ctx, name)
+		if err != nil {
+			return nil, fmt.Errorf("setting up Kubernetes %s: %w", name, err)
+		}
+		b.sites = append(b.sites, s)
+		in.releases = append(in.releases, s.release)
+	}
+	return b.sites, in.readPrograms(ctx)
+}
+
+func (b *bench) measure(ctx context.Context) (*figures, error) {
+	f := &figures{}
 	kubectl, err := cluster.Kubectl(ctx, b.progress)
 	if err != nil {
 		return nil, err
 	}
-	for _, release := range releases() {
-		s, err := b.openSite(ctx, release)
-		if err != nil {
-			return nil, fmt.Errorf("setting up Kubernetes %s: %w", release, err)
-		}
-		b.sites = append(b.sites, s)
-		f.setting.releases = append(f.setting.releases, s.release)
-	}
-	if err := f.setting.readPrograms(ctx); err != nil {
+	if _, err := b.openOnly(ctx, &f.setting, releases()...); err != nil {
 		return nil, err
 	}
 	if f.ways, err = b.openWays(ctx, kubectl); err != nil {

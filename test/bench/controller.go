@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
+	crcache "sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/podresize/podresize/fallback"
@@ -66,7 +68,7 @@ func newController(ctx context.Context, s *site, opts resize.InPlaceOptions) (*c
 	nodes, err := c.watch(running, s)
 	if err == nil {
 		opts.Nodes = func(_ context.Context, name string) (*corev1.Node, error) { return nodes.Get(name) }
-		c.resizer, err = c.newResizer(s, opts)
+		c.resizer, err = c.newResizer(running, s, opts)
 	}
 	if err != nil {
 		c.stop()
@@ -168,7 +170,7 @@ func shows(pod *corev1.Pod, a amount) bool {
 }
 
 // newResizer is the Adapter, as an embedder with informers makes it.
-func (c *controller) newResizer(s *site, opts resize.InPlaceOptions) (resize.Resizer, error) {
+func (c *controller) newResizer(ctx context.Context, s *site, opts resize.InPlaceOptions) (resize.Resizer, error) {
 	config, err := s.RESTConfigAs(libraryUser, admins)
 	if err != nil {
 		return nil, err
@@ -182,12 +184,53 @@ func (c *controller) newResizer(s *site, opts resize.InPlaceOptions) (resize.Res
 	if err := fallback.AddToScheme(scheme); err != nil {
 		return nil, err
 	}
-	generic, err := client.New(config, client.Options{Scheme: scheme})
+	generic, fallbackOpts := client.Options{Scheme: scheme}, fallback.Options{}
+	if !s.inPlace {
+		if generic.Cache, fallbackOpts.Pods, err = c.cached(ctx, s, scheme); err != nil {
+			return nil, err
+		}
+	}
+	direct, err := client.New(config, generic)
 	if err != nil {
 		return nil, err
 	}
-	return resize.NewAdapter(typed, fallback.New(generic, fallback.Options{}), opts), nil
+	return resize.NewAdapter(typed, fallback.New(direct, fallbackOpts), opts), nil
 }
+
+// cached has nodes, Leases and the pods of a node come from informers, as docs/embedding.md has it for the CRI path.
+func (c *controller) cached(ctx context.Context, s *site, scheme *runtime.Scheme) (*client.CacheOptions, podsOfNode, error) {
+	config, err := s.RESTConfigAs(informerUser, admins)
+	if err != nil {
+		return nil, nil, err
+	}
+	objects, err := crcache.New(config, crcache.Options{Scheme: scheme})
+	if err != nil {
+		return nil, nil, err
+	}
+	const nodeName = "spec.nodeName"
+	err = objects.IndexField(ctx, &corev1.Pod{}, nodeName, func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }) //nolint:forcetypeassert // of pods
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range []client.Object{&corev1.Node{}, &coordinationv1.Lease{}} { // now, not at the first resize
+		if _, err := objects.GetInformer(ctx, o, crcache.BlockUntilSynced(false)); err != nil {
+			return nil, nil, err
+		}
+	}
+	c.workers.Go(func() { _ = objects.Start(ctx) }) // it ends with the controller
+	if !objects.WaitForCacheSync(ctx) {
+		return nil, nil, errors.New("waiting for the informers: interrupted")
+	}
+	pods := func(ctx context.Context, node string) ([]corev1.Pod, error) {
+		list := &corev1.PodList{}
+		err := objects.List(ctx, list, client.MatchingFields{nodeName: node})
+		return list.Items, err
+	}
+	return &client.CacheOptions{Reader: objects, DisableFor: []client.Object{&v1alpha1.CRIResize{}, &corev1.Pod{}}}, pods, nil
+}
+
+// podsOfNode is fallback.Options.Pods.
+type podsOfNode func(ctx context.Context, node string) ([]corev1.Pod, error)
 
 // clocked adds up how long requests take.
 type clocked struct {

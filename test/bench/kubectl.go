@@ -24,18 +24,24 @@ type kubectl struct {
 }
 
 func newKubectl(s *site, binary, dir string) (*kubectl, error) {
-	config, err := s.RESTConfigAs(kubectlUser, admins)
+	kubeconfig, err := s.writeKubeconfig(kubectlUser, dir)
+	return &kubectl{binary: binary, kubeconfig: kubeconfig, home: dir}, err
+}
+
+// writeKubeconfig gives a program the login of a user.
+func (s *site) writeKubeconfig(user, dir string) (string, error) {
+	config, err := s.RESTConfigAs(user, admins)
 	if err != nil {
-		return nil, err
+		return "", err
 	}
-	k := &kubectl{binary: binary, kubeconfig: filepath.Join(dir, s.release+".kubeconfig"), home: dir}
+	path := filepath.Join(dir, s.release+"."+user+".kubeconfig")
 	err = clientcmd.WriteToFile(clientcmdapi.Config{
 		Clusters:       map[string]*clientcmdapi.Cluster{"bench": {Server: config.Host, CertificateAuthorityData: config.CAData}},
-		AuthInfos:      map[string]*clientcmdapi.AuthInfo{kubectlUser: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
-		Contexts:       map[string]*clientcmdapi.Context{"bench": {Cluster: "bench", AuthInfo: kubectlUser, Namespace: namespace}},
+		AuthInfos:      map[string]*clientcmdapi.AuthInfo{user: {ClientCertificateData: config.CertData, ClientKeyData: config.KeyData}},
+		Contexts:       map[string]*clientcmdapi.Context{"bench": {Cluster: "bench", AuthInfo: user, Namespace: namespace}},
 		CurrentContext: "bench",
-	}, k.kubeconfig)
-	return k, err
+	}, path)
+	return path, err
 }
 
 func (k *kubectl) user() string { return kubectlUser }

@@ -21,18 +21,11 @@ type late struct {
 
 func (b *bench) measureLate(ctx context.Context) (*late, error) {
 	l := &late{}
-	if err := l.setting.look(ctx, b.options); err != nil {
-		return nil, err
-	}
-	s, err := b.openSite(ctx, lateRelease)
+	sites, err := b.openOnly(ctx, &l.setting, lateRelease)
 	if err != nil {
-		return nil, fmt.Errorf("setting up Kubernetes %s: %w", lateRelease, err)
-	}
-	b.sites = append(b.sites, s)
-	l.setting.releases = []string{s.release}
-	if err := l.setting.readPrograms(ctx); err != nil {
 		return nil, err
 	}
+	s := sites[0]
 	if l.touched, err = openWay(ctx, s, "touched", &library{site: s}); err != nil {
 		return nil, err
 	}
@@ -73,7 +66,7 @@ func (b *bench) repeat(ctx context.Context, w *way, times int) error {
 }
 
 func (l *late) write(path string) error {
-	return replace(path, lateMarks(), func(b *bytes.Buffer) {
+	return replace(path, marksOf("late"), func(b *bytes.Buffer) {
 		l.setting.report(b)
 		line(b, "| Kubernetes %s, gate on | resizes | until the kernel holds it, p50 / p99 | until Done, p50 / worst | goal | requests per resize: on the pod, others |", l.touched.site.release)
 		line(b, "|---|---|---|---|---|---|")

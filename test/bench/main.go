@@ -8,18 +8,28 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/go-logr/logr"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // options are the flags.
 type options struct {
 	output   string
+	only     string
 	resizes  int
 	pods     int
 	seed     uint64
 	late     int
-	lateOnly bool
+	updates  int
+	restarts int
+	kept     int
+	idle     time.Duration
+	crowd    int
 }
 
 func (o *options) addFlags(flags *flag.FlagSet) {
@@ -27,8 +37,21 @@ func (o *options) addFlags(flags *flag.FlagSet) {
 	flags.IntVar(&o.resizes, "resizes", 50, "resizes of one pod, for each way")
 	flags.IntVar(&o.pods, "pods", 200, "pods that are resized at once")
 	flags.IntVar(&o.late, "untouched", 3, "resizes on 1.31 of a pod that is not touched, more than a minute each")
-	flags.BoolVar(&o.lateOnly, "late-only", false, "measure 1.31 alone, and leave the other figures as they are")
+	flags.StringVar(&o.only, "only", "", "parts to measure, divided by commas, of "+strings.Join(partNames(), ", ")+"; the other figures stay as they are; empty: all")
+	flags.IntVar(&o.updates, "updates", 200, "updates of one container through the runtime, by each program")
+	flags.IntVar(&o.restarts, "restarts", 25, "containers that are killed, one after another")
+	flags.IntVar(&o.kept, "kept", 100, "resized pods that the idle agent looks after")
+	flags.DurationVar(&o.idle, "idle", 5*time.Minute, "how long the idle agent is looked at")
+	flags.IntVar(&o.crowd, "crowd", 1000, "simulated pods of one agent")
 	flags.Uint64Var(&o.seed, "seed", 1, "seed of the pauses between resizes")
+}
+
+// parts are those that are wanted, in the order in which they are measured.
+func (o *options) parts() []string {
+	if o.only == "" {
+		return partNames()
+	}
+	return strings.Split(o.only, ",")
 }
 
 func (o *options) validate() error {
@@ -37,6 +60,22 @@ func (o *options) validate() error {
 	}
 	if o.late < 1 {
 		return fmt.Errorf("--untouched: %d is not at least 1", o.late)
+	}
+	for name, value := range map[string]int{"updates": o.updates, "restarts": o.restarts, "kept": o.kept, "crowd": o.crowd} {
+		if value < 1 {
+			return fmt.Errorf("--%s: %d is not at least 1", name, value)
+		}
+	}
+	if o.kept > maxPods || o.restarts > maxPods {
+		return fmt.Errorf("--kept and --restarts: no node runs more than %d pods", maxPods)
+	}
+	if o.idle < time.Second {
+		return fmt.Errorf("--idle: %s is not at least 1s", o.idle)
+	}
+	for _, name := range o.parts() {
+		if !slices.Contains(partNames(), name) {
+			return fmt.Errorf("--only: no part %q, there are %s", name, strings.Join(partNames(), ", "))
+		}
 	}
 	if o.pods < 1 || o.pods > maxPods {
 		return fmt.Errorf("--pods: %d is not between 1 and %d", o.pods, maxPods)
@@ -49,6 +88,7 @@ func main() {
 	o.addFlags(flag.CommandLine)
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctrllog.SetLogger(logr.Discard()) // the informers have nothing to say
 	err := run(ctx, o, os.Stderr)
 	stop()
 	if err != nil {

@@ -11,12 +11,8 @@ import (
 // marks surround what is written into the file.
 type marks struct{ begin, end string }
 
-func figuresMarks() marks {
-	return marks{"<!-- figures: written by make bench -->\n", "<!-- end of figures -->\n"}
-}
-
-func lateMarks() marks {
-	return marks{"<!-- late: written by make bench -->\n", "<!-- end of late -->\n"}
+func marksOf(part string) marks {
+	return marks{"<!-- " + part + ": written by make bench -->\n", "<!-- end of " + part + " -->\n"}
 }
 
 // splitReport gives what surrounds the marks in the file.
@@ -35,7 +31,7 @@ func splitReport(path string, m marks) ([2]string, error) {
 
 // write replaces the figures in the file.
 func (f *figures) write(path string) error {
-	return replace(path, figuresMarks(), func(b *bytes.Buffer) {
+	return replace(path, marksOf("figures"), func(b *bytes.Buffer) {
 		f.setting.report(b)
 		f.reportLatencies(b)
 		f.reportGoals(b)

@@ -70,15 +70,20 @@ func (s *site) deployAgent(ctx context.Context) error {
 	if err := s.LoadImage(ctx, "localhost/podresize-agent:dev", "../cmd/podresize-agent"); err != nil {
 		return err
 	}
-	if err := s.Apply(ctx, "e2e/manifests"); err != nil {
+	if err := s.Apply(ctx, "bench/manifests"); err != nil {
 		return err
 	}
 	if err := s.WaitDaemonSet(ctx, v1alpha1.AgentNamespace, "podresize-agent"); err != nil {
 		return err
 	}
+	return s.awaitLease(ctx, "n1")
+}
+
+// awaitLease waits for an agent to take the node.
+func (s *site) awaitLease(ctx context.Context, node string) error {
 	leases := s.Client().CoordinationV1().Leases(v1alpha1.AgentNamespace)
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		_, err := leases.Get(ctx, v1alpha1.AgentLeaseName("n1"), metav1.GetOptions{})
+		_, err := leases.Get(ctx, v1alpha1.AgentLeaseName(node), metav1.GetOptions{})
 		return err == nil, nil
 	})
 	if err != nil {

@@ -19,13 +19,13 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 	applied := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied)
 	if applied == nil || applied.ObservedGeneration != object.Generation {
 		res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
-		res.Message = fmt.Sprintf("the agent of node %q has not answered yet", object.Spec.NodeName)
+		res.Message = fmt.Sprintf("%s has not answered yet", holder(object))
 		return r.expire(res, r.askedAt(object, applied))
 	}
 	res.Message, res.Since = applied.Message, applied.LastTransitionTime.Time
 	if name, outdated := anotherRun(pod, object); outdated && applied.Status == metav1.ConditionTrue {
 		res.State, res.Reason, res.RetryAfter = resize.StateInProgress, resize.ReasonWaitingForAgent, pollSoon
-		res.Message = fmt.Sprintf("container %q is not in the run that the agent of node %q has answered for", name, object.Spec.NodeName)
+		res.Message = fmt.Sprintf("container %q is not in the run that %s has answered for", name, holder(object))
 		return res
 	}
 	if applied.Status == metav1.ConditionTrue {
@@ -37,6 +37,14 @@ func (r *Resizer) progress(pod *corev1.Pod, object *v1alpha1.CRIResize) resize.R
 		return r.expire(res, later(r.askedAt(object, applied), applied.LastTransitionTime.Time))
 	}
 	return res
+}
+
+// holder is who holds the object.
+func holder(object *v1alpha1.CRIResize) string {
+	if object.Spec.Sidecar != "" {
+		return fmt.Sprintf("the sidecar %q", object.Spec.Sidecar)
+	}
+	return fmt.Sprintf("the agent of node %q", object.Spec.NodeName)
 }
 
 func later(a, b time.Time) time.Time {

@@ -226,11 +226,6 @@ func (bed *crowdBed) round(ctx context.Context, generation int64, ask func(ctx c
 	ctx, cancel := context.WithTimeout(ctx, crowdPatience)
 	defer cancel()
 	r := round{generation: generation}
-	events, err := bed.client.Watch(ctx, &v1alpha1.CRIResizeList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelNode: crowdNode})
-	if err != nil {
-		return r, fmt.Errorf("watching the CRIResizes: %w", err)
-	}
-	defer events.Stop()
 	requestsBefore, err := bed.site.requestsOf(ctx, agentUser)
 	if err != nil {
 		return r, err
@@ -251,7 +246,7 @@ func (bed *crowdBed) round(ctx context.Context, generation int64, ask func(ctx c
 		r.asked = time.Since(began)
 		asked <- err
 	}()
-	err = r.await(ctx, events, began, len(bed.uids))
+	err = r.await(ctx, bed, began)
 	if err = errors.Join(err, <-asked); err != nil {
 		return r, err
 	}
@@ -266,23 +261,30 @@ func (bed *crowdBed) round(ctx context.Context, generation int64, ask func(ctx c
 }
 
 // await notes when each CRIResize was first seen to be applied since the round began.
-func (r *round) await(ctx context.Context, events watch.Interface, began time.Time, n int) error {
+func (r *round) await(ctx context.Context, bed *crowdBed, began time.Time) error {
 	done := map[string]bool{}
-	for len(done) < n {
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("waiting for the agent, with %d of %d applied: %w", len(done), n, ctx.Err())
-		case e, open := <-events.ResultChan():
-			if !open {
-				return errors.New("the watch of the CRIResizes has ended")
-			}
-			if object, ok := e.Object.(*v1alpha1.CRIResize); ok && !done[object.Name] && appliedNow(object, r.generation) {
-				done[object.Name] = true
-				r.applied = append(r.applied, time.Since(began))
-			}
+	for len(done) < len(bed.uids) { // the API server may end a watch: a new one begins with all that there is
+		events, err := bed.client.Watch(ctx, &v1alpha1.CRIResizeList{}, client.InNamespace(namespace), client.MatchingLabels{v1alpha1.LabelNode: crowdNode})
+		if err != nil {
+			return fmt.Errorf("watching the CRIResizes, with %d of %d applied: %w", len(done), len(bed.uids), err)
 		}
+		r.note(events, done, began, len(bed.uids))
+		events.Stop()
 	}
 	return nil
+}
+
+// note does so until all are done, or the watch ends.
+func (r *round) note(events watch.Interface, done map[string]bool, began time.Time, n int) {
+	for e := range events.ResultChan() {
+		if object, ok := e.Object.(*v1alpha1.CRIResize); ok && !done[object.Name] && appliedNow(object, r.generation) {
+			done[object.Name] = true
+			r.applied = append(r.applied, time.Since(began))
+		}
+		if len(done) == n {
+			return
+		}
+	}
 }
 
 // appliedNow says whether the agent has applied what the object asks for in this round.

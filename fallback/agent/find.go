@@ -75,12 +75,7 @@ func (a *Agent) findAt(ctx context.Context, path string, moved moves) {
 func (a *Agent) findTops(ctx context.Context) {
 	f := a.finder
 	if len(f.tops) == 0 {
-		tops, err := a.tops(ctx)
-		if err != nil || len(tops) == 0 {
-			f.queue.AddAfter("", lookSoon) // a runtime that is away is told elsewhere
-			return
-		}
-		for _, top := range tops {
+		for _, top := range a.tops(ctx) {
 			f.tops[top] = true
 			a.watchFor(ctx, top)
 		}
@@ -88,24 +83,28 @@ func (a *Agent) findTops(ctx context.Context) {
 	for top := range f.tops {
 		f.queue.Add(top)
 	}
+	if len(f.tops) == 0 {
+		f.queue.AddAfter("", lookAgain)
+		return
+	}
 	f.queue.AddAfter("", lookRarely)
 }
 
-func (a *Agent) tops(ctx context.Context) ([]string, error) {
+// tops are the cgroups in which pods have theirs, if there is a pod that tells. A runtime that does not answer is told by the heartbeat.
+func (a *Agent) tops(ctx context.Context) []string {
 	pods, err := a.runtime.Sandboxes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range pods {
-		full, err := a.runtime.Pod(ctx, p.UID)
+	for i := 0; err == nil && i < len(pods); i++ {
+		full, err := a.runtime.Pod(ctx, pods[i].UID)
 		if err != nil {
 			continue // it may have ended since
 		}
-		if paths, err := cgroup.Locate(full.CgroupsPath); err == nil {
-			return cgroup.Tops(paths.Pod)
+		for _, path := range cgroupsOf(full) {
+			if tops, err := cgroup.Tops(gopath.Dir(path)); err == nil {
+				return tops
+			}
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 // watchFor has the finder told of what happens in a cgroup.
@@ -170,7 +169,7 @@ func (a *Agent) decide(ctx context.Context, path string, moved moves) {
 			return
 		}
 		name := types.NamespacedName{Namespace: pod.Namespace, Name: pod.UID}
-		a.pods.startsSmall(name, &small{uid: pod.UID, path: path, limits: limits, done: map[string]bool{}})
+		a.pods.startsSmall(name, &small{uid: pod.UID, path: path, limits: limits, since: a.clock.Now(), ran: map[string]bool{}})
 		moved.send(ctx, name)
 	}
 }

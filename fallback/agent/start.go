@@ -26,8 +26,10 @@ type small struct {
 	uid    string
 	path   string // of its cgroup
 	limits map[string]corev1.ResourceList
-	// done are the ids of the containers that were looked at.
-	done map[string]bool
+	since  time.Time // it was found
+	// done are the ids of the containers that were looked at, and ran the names of all that were ever.
+	done, ran map[string]bool
+	told      bool // which containers of the annotation never ran
 	// starting are the cgroups of which one may become a container's.
 	starting starting
 }
@@ -44,16 +46,42 @@ func (a *Agent) startSmall(ctx context.Context, name types.NamespacedName, s *sm
 	if err != nil {
 		return ctrl.Result{}, fmt.Errorf("looking at a pod that starts small: %w", err)
 	}
+	if err := a.startContainers(ctx, pod, s); err != nil {
+		return ctrl.Result{}, err
+	}
+	a.tellUnknown(ctx, pod, s)
+	return ctrl.Result{RequeueAfter: a.nextStart(pod, s)}, nil
+}
+
+func (a *Agent) startContainers(ctx context.Context, pod cri.Pod, s *small) error {
+	var errs []error
+	done := make(map[string]bool, len(pod.Containers))
 	for _, c := range pod.Containers {
-		if s.done[c.ID] {
+		s.ran[c.Name] = true
+		if done[c.ID] = s.done[c.ID]; done[c.ID] {
 			continue
 		}
-		if err := a.startContainer(ctx, pod, c, s); err != nil {
-			return ctrl.Result{}, fmt.Errorf("giving container %q of pod %q the limits to start with: %w", c.Name, pod.Namespace+"/"+pod.Name, err)
+		err := a.startContainer(ctx, pod, c, s)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("giving container %q of pod %q the limits to start with: %w", c.Name, pod.Namespace+"/"+pod.Name, err))
 		}
-		s.done[c.ID] = true
+		done[c.ID] = err == nil
 	}
-	return ctrl.Result{RequeueAfter: a.nextStart(pod, s)}, nil
+	s.done = done
+	return errors.Join(errs...)
+}
+
+// tellUnknown tells once, when all containers should have run, which names of the annotation are those of none.
+func (a *Agent) tellUnknown(ctx context.Context, pod cri.Pod, s *small) {
+	if s.told || a.clock.Since(s.since) < startFor {
+		return
+	}
+	s.told = true
+	for _, name := range sortedKeys(s.limits) {
+		if !s.ran[name] {
+			logr.FromContextOrDiscard(ctx).Info("Container of the annotation has not run", "pod", pod.Namespace+"/"+pod.Name, "container", name)
+		}
+	}
 }
 
 // endSmall forgets a pod of which the cgroup is gone. One without a sandbox gets another.
@@ -68,23 +96,24 @@ func (a *Agent) endSmall(name types.NamespacedName, s *small) ctrl.Result {
 
 // nextStart is when to look again: soon if there is a cgroup whose container does not run yet.
 func (a *Agent) nextStart(pod cri.Pod, s *small) time.Duration {
-	var known []string
-	for _, p := range append([]string{pod.CgroupsPath}, cgroupsOf(pod)...) {
-		if paths, err := cgroup.Locate(p); err == nil {
-			known = append(known, paths.Container)
-		}
-	}
-	strangers, err := a.strangers(s.path, known)
+	strangers, err := a.strangers(s.path, cgroupsOf(pod))
 	if err != nil || len(strangers) == 0 {
 		return lookRarely
 	}
 	return s.starting.next(strangers, a.clock.Now())
 }
 
+// cgroupsOf are the cgroups of a pod's sandbox, where the runtime tells it, and of its running containers.
 func cgroupsOf(pod cri.Pod) []string {
-	var paths []string
+	told := []string{pod.CgroupsPath}
 	for _, c := range pod.Containers {
-		paths = append(paths, c.CgroupsPath)
+		told = append(told, c.CgroupsPath)
+	}
+	var paths []string
+	for _, t := range told {
+		if located, err := cgroup.Locate(t); err == nil {
+			paths = append(paths, located.Container)
+		}
 	}
 	return paths
 }
@@ -142,7 +171,8 @@ func shares(c cri.Container, held cgroup.Values) int64 {
 	return int64(held.Shares) //nolint:gosec // G115: the kernel's range ends at 262144
 }
 
-// lowered is what a container holds with the limits that are lower. A memory limit that is in use already, or beside which there is swap, is left out.
+// lowered is what a container holds with the limits that are lower. A memory limit that is in use already, or beside which there is
+// swap, is left out.
 func (a *Agent) lowered(ctx context.Context, path string, held figures.Cgroup, limits corev1.ResourceList) (figures.Cgroup, error) {
 	want := figures.Lowered(held, limits)
 	if want.Memory == held.Memory {
@@ -175,7 +205,7 @@ func (a *Agent) keepsMemory(path string, limit int64) (string, error) {
 	return "", nil
 }
 
-// started are the figures that a pod may have which started small; the first of them are those of before.
+// started are the figures of a pod that started small, and was given all the limits that are lower.
 func started(spec *v1alpha1.CRIResizeSpec, limits map[string]corev1.ResourceList) figures.Pod {
 	p := figures.Before(spec)
 	for name, l := range limits {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	gopath "path"
+	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -17,8 +18,12 @@ import (
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
-// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
-const inPlaceSince = 33
+const (
+	// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
+	inPlaceSince = 33
+	// nodeWithin is how long a pod waits for an answer to which kubelet the node has.
+	nodeWithin = time.Second
+)
 
 // finder finds the pods of the node that are to start small. It is told of new cgroups, and asks the runtime once for each pod.
 type finder struct {
@@ -183,6 +188,8 @@ func (a *Agent) notSmall(ctx context.Context, pod cri.Pod) string {
 	if err := a.optedIn(pod); err != nil {
 		return err.Error()
 	}
+	ctx, cancel := context.WithTimeout(ctx, nodeWithin)
+	defer cancel()
 	n, err := a.ownNode(ctx)
 	if err != nil {
 		return "" // a sidecar has no right to read it, and others will be told

@@ -150,15 +150,19 @@ func retried(call func() (int, error)) (int, error) {
 }
 
 // write opens without O_CREATE: a cgroup that is gone must not come back as a
-// plain file.
+// plain file. It is no os.File, which takes EAGAIN, the answer of memory.reclaim
+// that it could not reclaim as much, for a reason to wait: cgroup files of v2 can
+// be polled, and nothing ever wakes that one.
 func (f file) write(value string) error {
-	out, err := os.OpenFile(f.path(), os.O_WRONLY|os.O_TRUNC, 0)
-	if err != nil {
-		return fmt.Errorf("writing %q: %w", value, gone(err))
+	fd, err := retried(func() (int, error) {
+		return syscall.Open(f.path(), syscall.O_WRONLY|syscall.O_TRUNC|syscall.O_CLOEXEC, 0)
+	})
+	if err == nil {
+		_, err = retried(func() (int, error) { return syscall.Write(fd, []byte(value)) })
+		err = errors.Join(err, syscall.Close(fd))
 	}
-	_, err = out.WriteString(value)
-	if err = errors.Join(err, out.Close()); err != nil {
-		return fmt.Errorf("writing %q: %w", value, gone(err))
+	if err != nil {
+		return fmt.Errorf("writing %q: %w", value, gone(&fs.PathError{Op: "write", Path: f.path(), Err: err}))
 	}
 	return nil
 }

@@ -162,9 +162,9 @@ func (e *env) testStartAndResize(t *testing.T) {
 // testStartInUse: an agent that comes a little late leaves a memory limit out that is below what is in use by then.
 func (e *env) testStartInUse(t *testing.T) {
 	agent := e.agentPod(t)
-	node, processes := agent.Spec.NodeName, e.processes(t, agent, "agent")
-	resume := e.signaller(t, node, "CONT", processes...)
-	e.signaller(t, node, "STOP", processes...)()
+	node, process := agent.Spec.NodeName, e.processes(t, agent, "agent")[0] // what follows are probes
+	resume := e.signaller(t, node, "CONT", process)
+	e.signaller(t, node, "STOP", process)()
 	t.Cleanup(resume)
 	p := e.run(t, starting("starts-in-use", startLimits, "alloc", "160Mi"))
 	eventually(t, "the memory is in use", func() error {

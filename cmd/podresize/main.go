@@ -8,6 +8,9 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
 )
 
 func main() {
@@ -15,6 +18,7 @@ func main() {
 }
 
 func run() int {
+	klog.SetLogger(logr.Discard()) // what client-go logs, all errors tell
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	cmd, err := newCommand(os.Stdout, os.Stderr)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // cgroupTop is the directory in every cgroup hierarchy that all clusters live
@@ -92,12 +93,22 @@ func (s state) makeCgroups() error {
 	}
 	for _, h := range all {
 		for _, child := range children {
-			if err := h.make(cgroupTop, s.Config.Name, child); err != nil {
+			if err := h.makeFor(s.Config.Name, child); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// makeFor makes a cgroup of a cluster. Another cluster that ends takes the top
+// with it as long as nothing else is there, so it may be gone again half-way.
+func (h hierarchy) makeFor(cluster, child string) error {
+	err := h.make(cgroupTop, cluster, child)
+	for tries := 10; tries > 0 && (errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENODEV)); tries-- {
+		err = h.make(cgroupTop, cluster, child)
+	}
+	return err
 }
 
 // make makes a directory level by level: each has to be given what the kernel

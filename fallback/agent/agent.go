@@ -101,6 +101,8 @@ type Agent struct {
 	lock    lock
 	node    node
 	answers answers
+	// reclaims bounds how often memory is reclaimed.
+	reclaims reclaims
 }
 
 // Run runs an agent until ctx ends. It returns early only for what no waiting mends: bad options, no cgroup file system.
@@ -126,8 +128,8 @@ func Run(ctx context.Context, cfg *rest.Config, opts Options) error {
 		return err
 	}
 	watcher, err := tree.NewWatcher()
-	if err != nil {
-		return err
+	if err != nil { // fs.inotify.max_user_instances is one number for all programs of root on the node
+		logr.FromContextOrDiscard(ctx).Error(err, "Cgroups are not watched, changes are noticed at the next look")
 	}
 	connection, err := cri.Dial(opts.RuntimeEndpoint, cri.Options{})
 	if err != nil {

@@ -10,7 +10,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/podresize/podresize/fallback/figures"
 	"github.com/podresize/podresize/resize/v1alpha1"
@@ -21,7 +23,7 @@ import (
 // the weight of one pod. Limits are not bounded, as no kubelet bounds them. What is in force is not asked about again, and what fits
 // is asked about once, so that an agent needs no API server to go on holding it.
 func (a *Agent) fits(ctx context.Context, object *v1alpha1.CRIResize, k *known) (verdict, bool) {
-	if wasApplied(object) || k.fits == object.Generation {
+	if k.fits == object.Generation || inForce(object) {
 		return verdict{}, true
 	}
 	most, err := a.allocatable(ctx)
@@ -33,6 +35,13 @@ func (a *Agent) fits(ctx context.Context, object *v1alpha1.CRIResize, k *known) 
 	}
 	k.fits = object.Generation
 	return verdict{}, true
+}
+
+// inForce says whether all of what this very generation asks for was seen to be in force: also its overhead and its init containers
+// count, and are its writer's word.
+func inForce(object *v1alpha1.CRIResize) bool {
+	c := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionApplied)
+	return c != nil && c.Status == metav1.ConditionTrue && c.ObservedGeneration == object.Generation && wasApplied(object)
 }
 
 // exceeds tells which request is too large. A single container's may be although the pod's is not: nothing keeps whoever writes

@@ -67,6 +67,41 @@ func TestExceedsNode(t *testing.T) {
 	}
 }
 
+// TestExceedsNodeLater: what is in force is no pass for what else the figures are made of.
+func TestExceedsNodeLater(t *testing.T) {
+	for name, more := range map[string]func(*v1alpha1.CRIResizeSpec){
+		"overhead": func(s *v1alpha1.CRIResizeSpec) { s.Overhead = list("cpu=1000") },
+		"an init container": func(s *v1alpha1.CRIResizeSpec) {
+			s.InitContainers = []v1alpha1.InitContainer{{Name: "init", Resources: requirements("cpu=1000", "")}}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, false, newObject())
+			b.change(t, asksOf("cpu=1 memory=1Gi"))
+			b.mustLook(t)
+			b.says(t, v1alpha1.ReasonApplied)
+			was := b.kernel(t)
+			b.change(t, more)
+			b.mustLook(t)
+			b.says(t, v1alpha1.ReasonExceedsNode, "the pod would request 1")
+			if now := b.kernel(t); now[""] != was[""] {
+				t.Errorf("the pod's cgroup has %+v, had %+v", now[""], was[""])
+			}
+		})
+	}
+}
+
+// TestNoWeightOfBefore: while a container is down the pod's cgroup has room for its start, and no weight that only its writer speaks of.
+func TestNoWeightOfBefore(t *testing.T) {
+	b := newBed(t, false, newObject())
+	b.stops("log")
+	b.change(t, func(s *v1alpha1.CRIResizeSpec) { s.Containers[1].Before.Requests = list("cpu=1000") })
+	_, _ = b.look(t) // that the container is down is told as such
+	if shares := b.kernel(t)[""].Shares; shares > 1024 {
+		t.Errorf("the pod has %d shares", shares)
+	}
+}
+
 // reads counts the requests for the Node, and answers them with b's error if there is one.
 func (b *bed) reads(t *testing.T, err *error) (count *int) {
 	t.Helper()

@@ -3,10 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	gopath "path"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,12 +16,8 @@ import (
 	"github.com/podresize/podresize/resize/v1alpha1"
 )
 
-const (
-	// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
-	inPlaceSince = 33
-	// nodeWithin is how long a pod waits for an answer to which kubelet the node has.
-	nodeWithin = time.Second
-)
+// inPlaceSince is the minor release from which on kubelets resize in place unless their gate is switched off.
+const inPlaceSince = 33
 
 // finder finds the pods of the node that are to start small. It is told of new cgroups, and asks the runtime once for each pod.
 type finder struct {
@@ -169,7 +163,7 @@ func (a *Agent) decide(ctx context.Context, path string, moved moves) {
 	case err != nil:
 		log.Error(err, "Pod does not start small")
 	case len(limits) > 0:
-		if why := a.notSmall(ctx, pod); why != "" {
+		if why := a.notSmall(pod); why != "" {
 			log.Info("Pod does not start small", "reason", why)
 			return
 		}
@@ -179,23 +173,27 @@ func (a *Agent) decide(ctx context.Context, path string, moved moves) {
 	}
 }
 
-// notSmall is why the annotation of a pod does not count here; "": it does. A kubelet that resizes in place would take the limits for
-// what the pod has, or put its spec's back.
-func (a *Agent) notSmall(ctx context.Context, pod cri.Pod) string {
+// notSmall is why the annotation of a pod does not count here; "": it does.
+func (a *Agent) notSmall(pod cri.Pod) string {
 	if !a.opts.isFor(pod.Namespace) {
 		return "the agent is not for its namespace"
 	}
 	if err := a.optedIn(pod); err != nil {
 		return err.Error()
 	}
-	ctx, cancel := context.WithTimeout(ctx, nodeWithin)
-	defer cancel()
+	return ""
+}
+
+// kubeletInPlace says whether the node's kubelet resizes in place: it would take lower limits for what the pod has, or put its spec's
+// back. It is asked at each start, since a kubelet may be upgraded under its pods. A sidecar has no right to know.
+func (a *Agent) kubeletInPlace(ctx context.Context) (bool, error) {
+	if a.opts.Sidecar {
+		return false, nil
+	}
 	n, err := a.ownNode(ctx)
 	if err != nil {
-		return "" // a sidecar has no right to read it, and others will be told
+		return false, err
 	}
-	if v, err := version.ParseGeneric(n.Status.NodeInfo.KubeletVersion); err == nil && v.Major() == 1 && v.Minor() >= inPlaceSince {
-		return fmt.Sprintf("the kubelet, %s, resizes in place", n.Status.NodeInfo.KubeletVersion)
-	}
-	return ""
+	v, err := version.ParseGeneric(n.Status.NodeInfo.KubeletVersion)
+	return err == nil && v.Major() == 1 && v.Minor() >= inPlaceSince, nil
 }

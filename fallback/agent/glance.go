@@ -84,8 +84,9 @@ func (a *Agent) lookForStart(o *observed, k *known) time.Duration {
 
 // answers is when the runtime last answered.
 type answers struct {
-	mu sync.Mutex
-	at time.Time
+	mu     sync.Mutex
+	at     time.Time
+	failed time.Time // it last did not
 }
 
 // lately says whether the runtime answers, or did so a moment ago.
@@ -95,7 +96,11 @@ func (w *answers) lately(ctx context.Context, a *Agent) bool {
 	if a.clock.Since(w.at) < answersFor {
 		return true
 	}
+	if a.clock.Since(w.failed) < time.Second {
+		return false
+	}
 	if a.runtime.Check(ctx) != nil {
+		w.failed = a.clock.Now()
 		return false
 	}
 	w.at = a.clock.Now()

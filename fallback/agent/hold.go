@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
+	"time"
 
 	"github.com/podresize/podresize/fallback/cgroup"
 	"github.com/podresize/podresize/fallback/cri"
@@ -31,6 +33,7 @@ func (a *Agent) hold(ctx context.Context, o *observed, before, want, applied fig
 	room := want.Cgroup
 	if _, down := o.missing(want); down {
 		room = larger(room, before.Cgroup)
+		room.Shares = want.Cgroup.Shares // a weight needs no room
 	}
 	if err := a.setPod(ctx, o.path, larger(room, figuresOf(o.pod, room))); err != nil {
 		return fmt.Errorf("raising the pod's cgroup: %w", err)
@@ -76,13 +79,38 @@ func (a *Agent) roomForMemory(o *observed, want figures.Pod) error {
 // reducedTo has the kernel reclaim what is in use above so many bytes, if that is wanted, and gives what is in use then.
 func (a *Agent) reducedTo(path string, most int64) (int64, error) {
 	used, err := a.tree.MemoryInUse(path)
-	if err != nil || used <= most || a.opts.NoReclaim {
+	if err != nil || used <= most || a.opts.NoReclaim || !a.reclaims.due(path, a.clock.Now()) {
 		return used, err
 	}
 	if err := a.tree.Reclaim(path, used-most); err != nil {
 		return 0, err
 	}
 	return a.tree.MemoryInUse(path)
+}
+
+// reclaimEvery is how often the kernel is asked to reclaim memory of one cgroup: what could not be freed is in use, and what is read again
+// and again would be pushed out again and again.
+const reclaimEvery = time.Minute
+
+// reclaims are when the kernel was last asked, by cgroup.
+type reclaims struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+// due says whether it is time to ask, and notes that it is done.
+func (r *reclaims) due(path string, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.last, func(_ string, at time.Time) bool { return now.Sub(at) >= reclaimEvery })
+	if _, lately := r.last[path]; lately {
+		return false
+	}
+	if r.last == nil {
+		r.last = map[string]time.Time{}
+	}
+	r.last[path] = now
+	return true
 }
 
 // setPod writes the pod's cgroup, where it holds something else. Shares of 0 leave the weight. The properties of a slice come first:

@@ -10,8 +10,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// nodeFor is how long what the API server said of the agent's own node is taken for true.
-const nodeFor = time.Minute
+const (
+	// nodeFor is how long what the API server said of the agent's own node is taken for true.
+	nodeFor = time.Minute
+	// nodeWithin is how long one answer is waited for.
+	nodeWithin = 5 * time.Second
+)
 
 // node is the agent's own, as last read.
 type node struct {
@@ -27,6 +31,8 @@ func (a *Agent) ownNode(ctx context.Context) (*corev1.Node, error) {
 	if a.node.node != nil && a.clock.Since(a.node.read) < nodeFor {
 		return a.node.node, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, nodeWithin)
+	defer cancel()
 	n := &corev1.Node{}
 	if err := a.client.Get(ctx, types.NamespacedName{Name: a.opts.NodeName}, n); err != nil {
 		return nil, fmt.Errorf("reading node %q: %w", a.opts.NodeName, err)

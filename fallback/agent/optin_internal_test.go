@@ -27,7 +27,7 @@ func TestNotOptedIn(t *testing.T) {
 				s.Containers[0].Before.Limits, s.Containers[1].Before.Limits = list("cpu=3 memory=3Gi"), list("cpu=3 memory=3Gi")
 			})
 			b.leaves(t)
-			b.says(t, v1alpha1.ReasonNotOptedIn)
+			b.says(t, v1alpha1.ReasonNotEnforced) // who hands the pod over waits for it
 			if err := b.client.Delete(t.Context(), newObject()); err != nil {
 				t.Fatal(err)
 			}

@@ -71,11 +71,13 @@ func (a *Agent) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 
 // withoutObject is for a pod that no CRIResize speaks of, any more or yet.
 func (a *Agent) withoutObject(ctx context.Context, name types.NamespacedName, k *known) (ctrl.Result, error) {
+	letGo := k.object != nil && !k.deleted
 	result, err := a.letGo(ctx, name, k)
 	s := a.pods.starting(name)
 	if err != nil || s == nil {
 		return result, err
 	}
+	s.letGo = s.letGo || letGo
 	return a.startSmall(ctx, name, s)
 }
 
@@ -101,7 +103,11 @@ func (a *Agent) apply(ctx context.Context, object *v1alpha1.CRIResize, k *known)
 	o, seen := a.glance(ctx, k.rest)
 	if !seen {
 		var err error
-		if o, err = a.observe(ctx, object); err != nil {
+		o, err = a.observe(ctx, object)
+		if errors.Is(err, errNotOptedIn) && object.Spec.Enforce != nil && !*object.Spec.Enforce {
+			return verdict{reason: v1alpha1.ReasonNotEnforced, message: "enforcement is off, and " + err.Error(), again: lookAgain}
+		}
+		if err != nil {
 			return unobserved(err)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -30,6 +31,8 @@ type small struct {
 	// done are the ids of the containers that were looked at, and ran the names of all that were ever.
 	done, ran map[string]bool
 	told      bool // which containers of the annotation never ran
+	// letGo says that the pod's CRIResize was deleted just now: what runs keeps what it has.
+	letGo bool
 	// starting are the cgroups of which one may become a container's.
 	starting starting
 }
@@ -56,9 +59,13 @@ func (a *Agent) startSmall(ctx context.Context, name types.NamespacedName, s *sm
 func (a *Agent) startContainers(ctx context.Context, pod cri.Pod, s *small) error {
 	var errs []error
 	done := make(map[string]bool, len(pod.Containers))
+	sidecar := slices.ContainsFunc(pod.Containers, func(c cri.Container) bool { return c.Name == v1alpha1.SidecarContainer })
+	if sidecar && !a.opts.Sidecar {
+		return nil // it does so itself
+	}
 	for _, c := range pod.Containers {
 		s.ran[c.Name] = true
-		if done[c.ID] = s.done[c.ID]; done[c.ID] {
+		if done[c.ID] = s.done[c.ID] || s.letGo; done[c.ID] {
 			continue
 		}
 		err := a.startContainer(ctx, pod, c, s)
@@ -67,7 +74,7 @@ func (a *Agent) startContainers(ctx context.Context, pod cri.Pod, s *small) erro
 		}
 		done[c.ID] = err == nil
 	}
-	s.done = done
+	s.done, s.letGo = done, false
 	return errors.Join(errs...)
 }
 
@@ -134,6 +141,14 @@ func (a *Agent) startContainer(ctx context.Context, pod cri.Pod, c cri.Container
 		return nil
 	case a.clock.Since(c.StartedAt) > startFor:
 		log.Info("Container does not start small", "reason", "it was started too long ago", "startedAt", c.StartedAt)
+		return nil
+	}
+	inPlace, err := a.kubeletInPlace(ctx)
+	if err != nil {
+		return err
+	}
+	if inPlace {
+		log.Info("Container does not start small", "reason", "the node's kubelet resizes in place")
 		return nil
 	}
 	paths, err := cgroup.Locate(c.CgroupsPath)

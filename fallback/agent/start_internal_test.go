@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -83,6 +84,9 @@ func TestStartsSmall(t *testing.T) {
 		{"one is lower", `{"app": {"cpu": "100m", "memory": "1Gi"}}`, nil, func(c *figures.Cgroup) { c.Quota = 10000 }},
 		{"memory in use", halved, usingMuch, func(c *figures.Cgroup) { c.Quota = 10000 }},
 		{"an unknown container", `{"web": {"cpu": "100m"}}`, nil, nil},
+		{"beside a sidecar, which does so itself", halved, func(_ *testing.T, b *bed) {
+			b.pod.Containers = append(b.pod.Containers, cri.Container{ID: "c-side", Name: v1alpha1.SidecarContainer, CgroupsPath: podPath + "/c-side", StartedAt: b.clock.Now()})
+		}, nil},
 		{"no JSON", "100m", nil, nil},
 		{"no quantity", `{"app": {"cpu": "lots"}}`, nil, nil},
 		{"nothing", `{"app": {"cpu": "0"}}`, nil, nil},
@@ -183,6 +187,42 @@ func TestCRIResizeBeatsStart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestDeletedCRIResizeShrinksNothing: who deletes a CRIResize is promised that containers keep what they have.
+func TestDeletedCRIResizeShrinksNothing(t *testing.T) {
+	b := newStart(t, false, halved)
+	object := asking("cpu=300m memory=512Mi", "cpu=100m memory=128Mi")
+	if err := b.client.Create(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	b.finds(t)
+	b.mustLook(t)
+	b.says(t, v1alpha1.ReasonApplied)
+	if err := b.client.Delete(t.Context(), object); err != nil {
+		t.Fatal(err)
+	}
+	b.mustLook(t)
+	b.mustLook(t)
+	want := figures.Wanted(&object.Spec).Containers["app"]
+	if held := b.kernel(t)["app"]; held.Quota != want.Quota || held.Memory != want.Memory {
+		t.Errorf("the container has %+v", held)
+	}
+}
+
+// TestStartsSmallWhenTheNodeIsKnown: until then nothing is written.
+func TestStartsSmallWhenTheNodeIsKnown(t *testing.T) {
+	b, failure := newStart(t, false, halved), errors.New("no answer")
+	b.reads(t, &failure)
+	for range b.finds(t) {
+		if _, err := b.look(t); err == nil {
+			t.Error("it is not tried again")
+		}
+	}
+	b.holds(t, figures.Before(&newObject().Spec))
+	failure = nil
+	b.mustLook(t)
+	b.holds(t, beforeBut(isHalved))
 }
 
 // TestFinder runs the whole finder on a tree of files: a pod of which the sandbox, and then a container, comes later.

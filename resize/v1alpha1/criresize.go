@@ -72,7 +72,7 @@ type CRIResize struct {
 // CRIResizeSpec is complete: it carries every fact of the pod that the kubelet's arithmetic needs and the runtime does not
 // know, so that the agent reads nothing but this object and the node.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.sidecar) ? self.sidecar : ”) == (has(oldSelf.sidecar) ? oldSelf.sidecar : ”)",message="sidecar is immutable"
+// +kubebuilder:validation:XValidation:rule="(has(self.sidecar) && self.sidecar.size() > 0) == (has(oldSelf.sidecar) && oldSelf.sidecar.size() > 0) && (!has(self.sidecar) || !has(oldSelf.sidecar) || self.sidecar == oldSelf.sidecar)",message="sidecar is immutable"
 type CRIResizeSpec struct {
 	// podName is the pod's name, in the namespace of this object.
 	// +kubebuilder:validation:MinLength=1
